@@ -1,0 +1,58 @@
+"""Generation under a recorder: transformers' own loop, with sites recorded and edits made at every step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pellucid.errors import ModelError, TextError
+from pellucid.model.run import Captured, Generation
+
+if TYPE_CHECKING:
+    from pellucid.model.hooks import Recorder
+    from pellucid.model.model import Model
+
+
+def generate(
+    model: Model,
+    recorder: Recorder,
+    arguments: dict[str, Any],
+    *,
+    max_new_tokens: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int,
+) -> Generation:
+    """Continues the batch in `arguments`; `temperature=0` is greedy."""
+    hf: Any = model.hf
+    if not hasattr(hf, "can_generate") or not hf.can_generate():
+        raise ModelError(f"{type(hf).__name__} cannot generate text: open a model that has a head 'lm' or 'seq2seq'.")
+    if max_new_tokens < 1:
+        raise TextError(f"max_new_tokens is {max_new_tokens}; it must be at least 1.")
+    given = {name: arguments[name] for name in ("input_ids", "attention_mask")}
+    length = given["input_ids"].shape[1]
+    encoder_decoder = hf.config.is_encoder_decoder
+    if encoder_decoder:
+        given["decoder_input_ids"] = arguments["decoder_input_ids"]
+        length = given["decoder_input_ids"].shape[1]
+    if model.limit is not None and length + max_new_tokens > model.limit:
+        raise TextError(f"The prompt has {length} tokens and {max_new_tokens} more are asked for; this model takes at most {model.limit} in all.")
+    sampling: dict[str, Any] = {"do_sample": temperature > 0, "num_beams": 1, "use_cache": True}
+    if temperature > 0:
+        sampling.update(temperature=temperature, top_k=top_k or 0, top_p=1.0 if top_p is None else top_p)
+    pad = next((i for i in (hf.generation_config.pad_token_id, getattr(model.tokenizer, "pad_token_id", None), _eos(hf)) if i is not None), 0)
+    devices = [] if model.device.type == "cpu" else [model.device]
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        torch.manual_seed(seed)
+        ids = hf.generate(**given, max_new_tokens=max_new_tokens, pad_token_id=pad, **sampling)
+    texts: tuple[str, ...] = ()
+    if model.tokenizer is not None:
+        texts = tuple(model.tokenizer.batch_decode(ids[:, length:], skip_special_tokens=True))
+    return Generation(ids, length, texts, tuple(Captured(step) for step in recorder.steps))
+
+
+def _eos(hf: Any) -> int | None:
+    eos = hf.generation_config.eos_token_id
+    return eos[0] if isinstance(eos, list) else eos  # pyright: ignore[reportUnknownVariableType]

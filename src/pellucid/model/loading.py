@@ -1,0 +1,266 @@
+"""Opening models: folders, hub names, GGUF files and ready model objects, with one clear sentence for all that can go wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+
+from pellucid.errors import ModelError, listing
+from pellucid.model.attention import uses_interface
+
+HEADS: dict[str, str] = {
+    "none": "AutoModel",
+    "lm": "AutoModelForCausalLM",
+    "mlm": "AutoModelForMaskedLM",
+    "classifier": "AutoModelForSequenceClassification",
+    "qa": "AutoModelForQuestionAnswering",
+    "tagger": "AutoModelForTokenClassification",
+    "seq2seq": "AutoModelForSeq2SeqLM",
+}
+"""Heads that a model may be opened with, and transformers' class for each."""
+
+_ENDINGS = {
+    "ForCausalLM": "lm",
+    "LMHeadModel": "lm",
+    "ForMaskedLM": "mlm",
+    "ForSequenceClassification": "classifier",
+    "ForQuestionAnswering": "qa",
+    "ForQuestionAnsweringSimple": "qa",
+    "ForTokenClassification": "tagger",
+    "ForConditionalGeneration": "seq2seq",
+    "MTModel": "seq2seq",
+}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model as transformers opens it, and what to tell the user about it."""
+
+    module: nn.Module
+    tokenizer: Any
+    attention: str
+    name: str
+    notes: tuple[str, ...] = ()
+
+
+def open_object(module: Any, tokenizer: Any) -> Opened:
+    """A model object that the user built or loaded, under the attention setting it already has."""
+    setting = getattr(module.config, "_attn_implementation", None)
+    names = {"sdpa": "fused", "eager": "eager"}
+    if setting not in names:
+        raise ModelError(
+            f"This model object uses {setting!r} attention; Pellucid reads 'sdpa' and 'eager'. "
+            "Call model.set_attn_implementation('sdpa') on it first."
+        )
+    if names[setting] == "fused" and not uses_interface(type(module)):
+        raise ModelError(
+            f"{type(module).__name__} computes attention by itself, and this object uses its fused kernel, which shows nothing. "
+            "Load it with attn_implementation='eager'."
+        )
+    name = getattr(module.config, "_name_or_path", "") or type(module).__name__
+    return Opened(module.eval(), tokenizer, names[setting], name)
+
+
+def open_source(
+    source: str | Path,
+    *,
+    head: str,
+    device: str | torch.device | None,
+    dtype: torch.dtype | None,
+    attention: str,
+    allow_pickle: bool,
+    new_head: bool,
+    tokenizer: Any,
+) -> Opened:
+    """A model from a folder, a GGUF file or the Hugging Face hub."""
+    if attention not in ("fused", "eager"):
+        raise ModelError(f"There is no attention setting {attention!r}; use 'fused' or 'eager'.")
+    if head not in ("auto", *HEADS):
+        raise ModelError(f"There is no head called {head!r}; the heads are auto, {listing(HEADS)}.")
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    name, source = str(source), _local(source)
+    with _plain_errors(name):
+        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
+    if isinstance(source, Path):
+        _check_weights(source, allow_pickle=allow_pickle)
+    cls, chosen = _class_for(config, head, name)
+    notes: list[str] = []
+    if attention == "fused" and not _can_fuse(cls):
+        attention = "eager"
+        notes.append(f"{cls.__name__} has no fused attention that can be read, so it runs with eager attention")
+    options: dict[str, Any] = {
+        "config": config,
+        "dtype": dtype or (torch.float32 if device.type == "cpu" else "auto"),
+        "attn_implementation": {"fused": "sdpa", "eager": "eager"}[attention],
+        "use_safetensors": None if allow_pickle else True,
+        "trust_remote_code": False,
+    }
+    with _plain_errors(name), _quiet():
+        module, info = cls.from_pretrained(source, output_loading_info=True, **options)
+    notes.extend(_check_head(info["missing_keys"], name, chosen, new_head=new_head))
+    if tokenizer is None:
+        tokenizer = _open_tokenizer(source)
+    return Opened(module.to(device).eval(), tokenizer, attention, name, tuple(notes))
+
+
+def _local(source: str | Path) -> str | Path:
+    """A path where the source is one, with GGUF files converted; otherwise a hub name."""
+    path = Path(source).expanduser()
+    if path.suffix.lower() == ".gguf":
+        if not path.is_file():
+            raise ModelError(f"There is no file {str(source)!r}; check the path of the GGUF file.")
+        return _converted(path)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            found = listing(sorted(item.name for item in path.iterdir()))
+            raise ModelError(f"The folder {str(source)!r} has no config.json, so it is not a complete model; it contains {found}.")
+        return path
+    if path.is_file():
+        raise ModelError(f"{str(source)!r} is a file; give the folder that holds config.json and the weights, or a .gguf file.")
+    text = str(source)
+    if isinstance(source, Path) or text.startswith((".", "/", "~")) or text.count("/") > 1 or "\\" in text:
+        raise ModelError(f"There is no folder {text!r}; check the path.")
+    return text
+
+
+def _check_weights(folder: Path, *, allow_pickle: bool) -> None:
+    """Raises where a folder's weights are missing, half copied, or stored as pickle."""
+    safe = sorted(folder.glob("*.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        wanted = set(json.loads(index.read_text())["weight_map"].values())
+        absent = sorted(wanted - {item.name for item in safe})
+        if absent:
+            raise ModelError(f"The folder {str(folder)!r} is half copied: {listing(absent)} of {len(wanted)} weight files are missing. Copy them again.")
+    if safe:
+        return
+    pickled = sorted(item.name for item in folder.iterdir() if item.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"))
+    if pickled and not allow_pickle:
+        raise ModelError(
+            f"The folder {str(folder)!r} has its weights only as pickle ({listing(pickled)}), which can run code when opened. "
+            "Convert them to safetensors, or pass allow_pickle=True (--allow-pickle) if you trust where they come from."
+        )
+    if not pickled:
+        raise ModelError(f"The folder {str(folder)!r} has a config.json but no weights (*.safetensors); copy the whole model.")
+
+
+def _class_for(config: Any, head: str, name: str) -> tuple[Any, str]:
+    """transformers' class for a configuration and head, and the head it has."""
+    if head == "auto":
+        named = (getattr(config, "architectures", None) or [""])[0]
+        head = next((found for ending, found in _ENDINGS.items() if named.endswith(ending)), "none")
+    mapping = getattr(transformers, HEADS[head])._model_mapping
+    if type(config) not in mapping:
+        known = [other for other, auto in HEADS.items() if type(config) in getattr(transformers, auto)._model_mapping]
+        raise ModelError(f"{name!r} is a {config.model_type} model, which has no {head!r} head; it can be opened with {listing(known)}.")
+    found = mapping[type(config)]
+    return (found[0] if isinstance(found, tuple) else found), head
+
+
+def _can_fuse(cls: Any) -> bool:
+    return bool(getattr(cls, "_supports_sdpa", False)) and uses_interface(cls)
+
+
+def _check_head(missing: Any, name: str, head: str, *, new_head: bool) -> list[str]:
+    """Raises where the checkpoint lacks weights that the chosen head needs."""
+    absent = sorted(key for key in missing if "pooler" not in key)
+    if not absent:
+        return []
+    if new_head:
+        return [f"{len(absent)} weights are not in the checkpoint and were newly initialised: {listing(absent, most=4)}"]
+    raise ModelError(
+        f"{name!r} has no weights for the head {head!r} ({listing(absent, most=3)} are missing). "
+        "Open it with head='none', or pass new_head=True to start with an untrained head."
+    )
+
+
+def _open_tokenizer(source: str | Path) -> Any:
+    """The tokenizer beside a model, or None where there is none."""
+    try:
+        with _quiet():
+            return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    except (OSError, ValueError, TypeError, KeyError, ImportError, AttributeError):
+        return None
+
+
+def _converted(path: Path) -> Path:
+    """The folder with a GGUF file's weights as safetensors, made on first use and kept in the cache."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 22):
+            digest.update(chunk)
+    folder = cache_folder() / "gguf" / f"{path.stem}-{digest.hexdigest()[:16]}"
+    if (folder / "config.json").is_file():
+        return folder
+    try:
+        import gguf  # noqa: F401  # pyright: ignore[reportMissingImports, reportUnusedImport]
+    except ImportError:
+        raise ModelError("Opening a GGUF file needs the package gguf; install it with: pip install 'pellucid[gguf]'.") from None
+    with _plain_errors(str(path)), _quiet():
+        module = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    work = folder.with_name(f"{folder.name}.{os.getpid()}.part")
+    module.save_pretrained(work)
+    tokenizer.save_pretrained(work)
+    try:
+        work.rename(folder)
+    except OSError:  # another process finished the same conversion first
+        if not (folder / "config.json").is_file():
+            raise
+    return folder
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: PELLUCID_CACHE, or the user's cache folder."""
+    root = os.environ.get("PELLUCID_CACHE")
+    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "pellucid"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps transformers from printing its own reports and bars; what matters is raised or noted by us."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _plain_errors(name: str) -> Iterator[None]:
+    """Turns what transformers raises while opening a model into one sentence."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        raise ModelError(f"A weight file of {name!r} is damaged or half copied ({error}); copy it again.") from error
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        text = " ".join(str(error).split())
+        if "trust_remote_code" in text or "custom code" in text:
+            raise ModelError(
+                f"{name!r} needs code from its own repository to run, and Pellucid never runs such code; "
+                "load it yourself and pass the model object to Model.load."
+            ) from error
+        if isinstance(error, OSError) and not Path(name).exists():
+            raise ModelError(
+                f"{name!r} is not a folder here, and could not be fetched from the Hugging Face hub; check the name, the path and "
+                "the connection."
+            ) from error
+        raise ModelError(f"{name!r} could not be opened: {text[:300]}") from error

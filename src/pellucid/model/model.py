@@ -1,0 +1,281 @@
+"""`Model`: a loaded network and its tokenizer, able to run on a batch, record sites and make edits."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pellucid.errors import EditError, ModelError, OutOfMemory, TextError
+from pellucid.model.batch import Batch
+from pellucid.model.edits import Edit
+from pellucid.model.generate import generate
+from pellucid.model.hooks import Frame, Recorder, Reduce
+from pellucid.model.loading import Opened, open_object, open_source
+from pellucid.model.run import Generation, Run
+from pellucid.model.sites import Site, expand, single
+from pellucid.model.survey import Survey, survey
+from pellucid.model.tokens import length_limit, tokenize
+
+Texts = str | Sequence[str]
+Sites = str | Site | Iterable[str | Site]
+
+
+class Model:
+    """A transformer opened for looking at: `Model.load(…)`, then `run`, with named sites and scoped edits.
+
+    The network itself is in `hf` and is never changed: hooks live for one call, and edits are made on copies.
+    """
+
+    def __init__(self, opened: Opened, surveyed: Survey | None = None) -> None:
+        self.hf, self.tokenizer = opened.module, opened.tokenizer
+        self.name, self.attention, self.notes = opened.name, opened.attention, opened.notes
+        self._lock = threading.RLock()
+        self._accepted = frozenset(inspect.signature(self.hf.forward).parameters)
+        self._survey = surveyed or survey(self.hf, self.attention)
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(
+        cls,
+        source: str | Path | nn.Module,
+        *,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        head: str = "auto",
+        attention: str = "fused",
+        tokenizer: Any = None,
+        allow_pickle: bool = False,
+        new_head: bool = False,
+    ) -> Model:
+        """Opens a model from a hub name, a folder, a GGUF file or a transformers model object.
+
+        `head` is auto, none, lm, mlm, classifier, qa, tagger or seq2seq. `attention` is fixed for the model's life: `fused`
+        is fast, `eager` also allows edits of patterns; a model object keeps the setting it has. Weights are read from
+        safetensors only, unless `allow_pickle`; code from model repositories is never run. `dtype` defaults to float32 on a
+        CPU and to the checkpoint's own on an accelerator; `device` to an accelerator where there is one.
+        """
+        if isinstance(source, nn.Module):
+            if not hasattr(source, "config"):
+                raise ModelError(f"{type(source).__name__} is not a transformers model; open it with Model.wrap(module, tokenize=…, sites=…).")
+            return cls(open_object(source, tokenizer))
+        return cls(
+            open_source(
+                source,
+                head=head,
+                device=device,
+                dtype=dtype,
+                attention=attention,
+                allow_pickle=allow_pickle,
+                new_head=new_head,
+                tokenizer=tokenizer,
+            )
+        )
+
+    @classmethod
+    def random_like(cls, model: Model, seed: int = 0) -> Model:
+        """A model of the same architecture with fresh random weights, built from the configuration."""
+        if not hasattr(model.hf, "config"):
+            raise ModelError("A wrapped module has no configuration to build a random one from; make and wrap one yourself.")
+        hf: Any = model.hf
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            setting = hf.config._attn_implementation
+            fresh = type(hf)._from_config(hf.config, attn_implementation=setting, dtype=hf.dtype)
+        opened = Opened(fresh.to(hf.device).eval(), model.tokenizer, model.attention, f"{model.name} (random, seed {seed})", model.notes)
+        return cls(opened)
+
+    @staticmethod
+    def wrap(
+        module: nn.Module,
+        *,
+        tokenize: Callable[[Texts], Any] | None = None,
+        sites: Mapping[str, str],
+        name: str | None = None,
+    ) -> Model:
+        """Any PyTorch module with the same run, edit and gradient interface, at places named by you.
+
+        `sites` maps a name to a module path (`"rnn"` its output, `"rnn:input"` its input, `"rnn:1.0"` a part of its output);
+        `tokenize` turns text into the module's input: a tensor, a tuple or a dictionary of tensors.
+        """
+        from pellucid.model.wrap import WrappedModel
+
+        return WrappedModel(module, tokenize=tokenize, sites=sites, name=name)
+
+    @staticmethod
+    def vectors(path: str | Path) -> Model:
+        """A static embedding table from a GloVe or word2vec text file, as a model with the single site `embed`."""
+        from pellucid.model.wrap import read_vectors
+
+        return read_vectors(path)
+
+    # -- what is inside ----------------------------------------------------------------------------------------------
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Every site of this model."""
+        return self._survey.sites
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """Sites that models of this kind could have and this one lacks, with the reason."""
+        return self._survey.located.missing
+
+    @property
+    def forms(self) -> Mapping[str | None, str]:
+        """How each stack's blocks compose their stream: pre-norm, post-norm, sandwich or parallel."""
+        return self._survey.located.forms
+
+    def size(self, site: str | Site) -> tuple[int, ...]:
+        """Sizes of a site that do not depend on the text: (heads, width) per head, (width,) elsewhere."""
+        return self._survey.sizes[single(site, self.sites)]
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.hf.parameters()).device
+
+    @property
+    def limit(self) -> int | None:
+        """Most tokens that a sequence may have; None where the architecture sets no limit."""
+        return length_limit(self.hf, self.tokenizer)
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.hf.parameters())
+        return f"Model({self.name!r}, {type(self.hf).__name__}, {parameters:,} parameters, {self.attention} attention)"
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def tokenize(
+        self, texts: Texts, pair: Texts | None = None, *, target: Texts | None = None, padding_side: str | None = None, truncate: bool = False
+    ) -> Any:
+        """Text as a `Batch`; `pair` holds second sentences, `target` what an encoder–decoder's decoder reads."""
+        return tokenize(self, texts, pair, target=target, padding_side=padding_side, truncate=truncate)
+
+    def run(
+        self,
+        batch: Batch | Texts,
+        sites: Sites = (),
+        edits: Edit | Iterable[Edit] = (),
+        *,
+        gradients: bool = False,
+        reduce: Reduce | None = None,
+    ) -> Run:
+        """One forward pass that records `sites` and makes `edits`.
+
+        Recorded tensors are the model's own (read them, do not change them in place). With `gradients` they stay in the
+        graph, so that `torch.autograd.grad(target, run[site])` works. `reduce(site, tensor)` replaces each tensor as it
+        comes, so that large ones such as patterns are never held together.
+        """
+        if isinstance(batch, (str, list, tuple)):
+            batch = self.tokenize(batch)
+        arguments, frame = self._arguments(batch)
+        recorder = self._recorder(frame, sites, edits, gradients=gradients, reduce=reduce)
+        with self._lock, recorder.installed(self.attention), torch.set_grad_enabled(gradients), self._memory(frame):
+            output = self._forward(arguments)
+        changed = recorder.changed_in_place()
+        if changed:
+            raise ModelError(f"The model changed {changed[0]} in place after it was recorded; this is a fault in Pellucid, please report it.")
+        return Run(recorder.steps[-1], batch if isinstance(batch, Batch) else None, output)
+
+    def generate(
+        self,
+        prompt: Batch | Texts,
+        *,
+        max_new_tokens: int = 20,
+        sites: Sites = (),
+        edits: Edit | Iterable[Edit] = (),
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        reduce: Reduce | None = None,
+    ) -> Generation:
+        """Continues a prompt, greedily or by sampling, under edits, recording `sites` at every step."""
+        if isinstance(prompt, (str, list, tuple)):
+            prompt = self.tokenize(prompt, padding_side="left")
+        batch: Any = prompt
+        arguments, frame = self._arguments(batch)
+        recorder = self._recorder(frame, sites, edits, gradients=False, reduce=reduce)
+        with self._lock, recorder.installed(self.attention), self._memory(frame):
+            options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+            return generate(self, recorder, arguments, max_new_tokens=max_new_tokens, **options)
+
+    def _forward(self, arguments: Any) -> Any:
+        return self.hf(**arguments)
+
+    def _arguments(self, batch: Any) -> tuple[Any, Frame]:
+        """The network's arguments for a batch, and what the recorder must know of it."""
+        if not isinstance(batch, Batch):
+            raise TextError(f"run takes text or a Batch (see Model.tokenize and Batch.of_ids), not a {type(batch).__name__}.")
+        batch = batch.to(self.device)
+        self._check_ids(batch)
+        arguments: dict[str, Any] = batch.inputs(self._accepted)
+        if "use_cache" in self._accepted:
+            arguments["use_cache"] = False
+        if not getattr(self.hf.config, "is_encoder_decoder", False):
+            return arguments, Frame(batch.size, {None: batch.mask.bool()})
+        if batch.target_ids is None or batch.target_mask is None:
+            raise TextError("This is an encoder–decoder model: its batch needs target ids (tokenize(text, target=…)).")
+        return arguments, Frame(batch.size, {"encoder": batch.mask.bool(), "decoder": batch.target_mask.bool()})
+
+    def _check_ids(self, batch: Batch) -> None:
+        hf: Any = self.hf
+        known = hf.get_input_embeddings().num_embeddings
+        for ids in (batch.ids, batch.target_ids):
+            if ids is None:
+                continue
+            if int(ids.max()) >= known or int(ids.min()) < 0:
+                raise TextError(f"Token id {int(ids.max())} is outside this model's vocabulary of {known}; was it made by another tokenizer?")
+            if self.limit is not None and ids.shape[1] > self.limit:
+                raise TextError(f"The text has {ids.shape[1]} tokens and this model takes at most {self.limit}; shorten it or pass truncate=True.")
+
+    def _recorder(self, frame: Frame, sites: Sites, edits: Edit | Iterable[Edit], *, gradients: bool, reduce: Reduce | None) -> Recorder:
+        """A recorder for one pass, with every site and edit checked before anything runs."""
+        located = self._survey.located
+        planned: dict[Site, list[Edit]] = {}
+        for edit in [edits] if isinstance(edits, Edit) else edits:
+            site = single(edit.site, self.sites)
+            self._check_edit(edit, site)
+            if site in located.read_only:
+                raise EditError(f"{site} cannot be edited: {located.read_only[site]}.")
+            if site.kind == "pattern" and self.attention != "eager":
+                raise EditError(f"Editing {site} needs eager attention; load the model with attention='eager' (--attention eager).")
+            planned.setdefault(site, []).append(edit)
+        wanted = expand(sites, self.sites)
+        if gradients:
+            self._check_gradients(wanted)
+        return Recorder(self.hf, located, frame, sites=wanted, edits=planned, gradients=gradients, reduce=reduce)
+
+    def _check_edit(self, edit: Edit, site: Site) -> None:
+        edit.check(site, self.size(site))
+
+    def _check_gradients(self, wanted: Sequence[Site]) -> None:
+        for site in wanted:
+            if site.kind == "pattern" and self.attention != "eager":
+                raise ModelError(f"Gradients with respect to {site} need eager attention; load the model with attention='eager'.")
+            if site in self._survey.located.read_only:
+                raise ModelError(f"Gradients with respect to {site} cannot be had: {self._survey.located.read_only[site]}.")
+
+    @contextmanager
+    def _memory(self, frame: Frame) -> Iterator[None]:
+        """Running out of memory, as a sentence that says what to do."""
+        try:
+            yield
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise OutOfMemory(self._memory_message(frame)) from error
+        except RuntimeError as error:
+            if "not enough memory" not in str(error) and "out of memory" not in str(error):
+                raise
+            raise OutOfMemory(self._memory_message(frame)) from error
+
+    def _memory_message(self, frame: Frame) -> str:
+        lengths = [real.shape[1] for real in frame.real.values()]
+        shape = f"{frame.size} × {max(lengths)} tokens" if lengths else f"{frame.size} inputs"
+        return f"{self.device} ran out of memory on a batch of {shape}; use a smaller batch, shorter text or fewer sites, or reduce=…"

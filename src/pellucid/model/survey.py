@@ -1,0 +1,125 @@
+"""The survey of a model when it is opened: sites located by one pass, then all of them captured in a second and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.errors import ModelError
+from pellucid.model.attention import uses_interface
+from pellucid.model.hooks import Frame, Recorder
+from pellucid.model.locate import locate
+from pellucid.model.probe import Trace, probe
+from pellucid.model.sites import KINDS, Site
+from pellucid.model.taps import Located, Tap
+
+BATCH, LENGTH, TARGET_LENGTH = 2, 7, 5
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A model's sites, where each is, and the sizes that do not depend on the text."""
+
+    located: Located
+    sites: tuple[Site, ...]
+    sizes: Mapping[Site, tuple[int, ...]]
+
+
+def survey(module: nn.Module, attention: str) -> Survey:
+    """Finds every site of a transformers model and proves that capturing them leaves its output as it was."""
+    encoder_decoder = bool(getattr(module.config, "is_encoder_decoder", False))
+    inputs = _inputs(module, encoder_decoder=encoder_decoder)
+    plain = _plain(module, inputs)
+    for interface in [True, False] if uses_interface(type(module)) else [False]:
+        trace = probe(module, inputs, attention=attention, interface=interface)
+        if not trace.attention or not _same_output(plain, trace.output):
+            continue  # attention that bypasses the interface, or differs through it: watch its operations instead
+        located = locate(trace, encoder_decoder=encoder_decoder, interface=interface)
+        return _prove(module, attention, inputs, located, plain, encoder_decoder=encoder_decoder)
+    raise ModelError(
+        f"{type(module).__name__} ({module.config.model_type}) cannot be opened: no attention of a known form was seen in its forward pass. "
+        "Recurrent and state-space layers are not supported; name places of your own with Model.wrap(module, tokenize=…, sites=…)."
+    )
+
+
+def _inputs(module: Any, *, encoder_decoder: bool) -> dict[str, Tensor]:
+    """A small batch of random token ids; encoder and decoder have different lengths, so that cross attention shows."""
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = module.get_input_embeddings().num_embeddings
+
+    def ids(length: int) -> Tensor:
+        return torch.randint(vocabulary // 2, vocabulary, (BATCH, length), generator=generator).to(module.device)
+
+    inputs = {"input_ids": ids(LENGTH)}
+    inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+    if encoder_decoder:
+        inputs["decoder_input_ids"] = ids(TARGET_LENGTH)
+        inputs["decoder_attention_mask"] = torch.ones_like(inputs["decoder_input_ids"])
+    return inputs
+
+
+def _plain(module: nn.Module, inputs: dict[str, Tensor]) -> Any:
+    with torch.no_grad():
+        return module(**inputs)
+
+
+def _same_output(one: Any, other: Any) -> bool:
+    """Whether two outputs hold the same first tensor, bit for bit."""
+    first, second = next(iter(one.values())), next(iter(other.values()))
+    return first.shape == second.shape and torch.equal(first, second)
+
+
+def _prove(
+    module: nn.Module, attention: str, inputs: dict[str, Tensor], located: Located, plain: Any, *, encoder_decoder: bool
+) -> Survey:
+    """Captures every located site at once: output unchanged, every site seen, in-place changes by the model guarded."""
+    stacks: dict[str | None, str] = (
+        {"encoder": "attention_mask", "decoder": "decoder_attention_mask"} if encoder_decoder else {None: "attention_mask"}
+    )
+    frame = Frame(BATCH, {stack: inputs[name].bool() for stack, name in stacks.items()})
+    sites = _ordered(located)
+    recorder = Recorder(module, located, frame, sites=sites)
+    with recorder.installed(attention), torch.no_grad():
+        output = module(**inputs)
+    if not _same_output(plain, output):
+        raise ModelError(f"Recording would change what {type(module).__name__} computes, so it cannot be opened; please report this.")
+    values = recorder.steps[-1]
+    located = _guarded(located, recorder.changed_in_place())
+    located = replace(located, missing={**located.missing, **{str(s): "it never passed in the probe" for s in sites if s not in values}})
+    seen = tuple(site for site in sites if site in values)
+    return Survey(located, seen, {site: _size(site, values[site]) for site in seen})
+
+
+def _guarded(located: Located, changed: list[Site]) -> Located:
+    """Copies at capture where the model later changes the tensor in place."""
+
+    def guard(taps: Mapping[Site, Tap]) -> dict[Site, Tap]:
+        return {site: replace(tap, clone=True) if site in changed else tap for site, tap in taps.items()}
+
+    return replace(located, taps=guard(located.taps)) if changed else located
+
+
+def _ordered(located: Located) -> tuple[Site, ...]:
+    """Every located site: the embedding, then block by block in the order of computation, then the logits."""
+    found = {*located.taps, *located.sums, *located.windows, *located.inline}
+    for site in located.attention.values():
+        found.update(site.beside(kind) for kind in ("query", "key", "value", "pattern"))
+    for site in located.experts.values():
+        found.update((site.beside("neurons"), site.beside("routing")))
+    stacks = (None, "encoder", "decoder", "cross")
+
+    def place(site: Site) -> tuple[bool, int, int, int]:
+        layer = -1 if site.layer is None else int(site.layer)
+        return (site.kind == "logits", min(stacks.index(site.stack), 2), layer, stacks.index(site.stack) * 100 + KINDS.index(site.kind))
+
+    return tuple(sorted(found, key=place))
+
+
+def _size(site: Site, value: Tensor) -> tuple[int, ...]:
+    if site.kind == "pattern":
+        return (value.shape[1],)
+    return (value.shape[1], value.shape[3]) if site.per_head else (value.shape[-1],)
