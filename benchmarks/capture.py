@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarks.peers import PEERS, Peer, PeerError
-from benchmarks.report import Measure, Report, against_floor, against_peer, machine, without_peer
+from benchmarks.report import Measure, Report, against_floor, against_peer, announced, machine, without_peer
 from benchmarks.shapes import CPU_SHAPES, CUDA_SHAPES, Shape, build, token_ids
 from benchmarks.startup import startup
 from benchmarks.timing import Timer, compare, interleave, timer
 
+if TYPE_CHECKING:
+    from pellucid import Batch, Model
+
+Attention = Literal["fused", "eager"]
 REFERENCES = ("heads.*", "neurons.*", "resid.*", "query.*", "key.*", "value.*")
 PATTERNS = ("pattern.*",)
 
@@ -39,7 +43,7 @@ def run(*, device: str, threads: int, quick: bool) -> Report:
         if quick
         else Plan(device, threads, 15, 7, 2)
     )
-    measures = tuple(_measures(plan))
+    measures = tuple(announced(_measures(plan)))
     return Report("capture", machine(device=device, threads=threads), measures)
 
 
@@ -112,37 +116,59 @@ def _beside_peers(shape: Shape, length: int, plan: Plan) -> Iterator[Measure]:
             yield against_peer(what, compare(found["ours"], found[name]), floor=floor, note=labels[name])
 
 
-def _load(shape: Shape, attention: str, *, head: bool, device: str) -> Any:
+def _load(shape: Shape, attention: Attention, *, head: bool, device: str) -> Model:
     import torch
 
     from pellucid import Model
 
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    return Model.load(build(shape, head=head, device=device, dtype=dtype), attention=attention)
+    own_name = {"fused": "sdpa", "eager": "eager"}[attention]
+    network = build(shape, head=head, attention=own_name, device=device, dtype=dtype)
+    model = Model.load(network, attention=attention)
+    assert model.attention == attention
+    return model
 
 
-def _plain(model: Any, shape: Shape, length: int, plan: Plan) -> Timer:
-    """The pass that `model.run` makes when no site is asked for, without `model.run`."""
+def _plain(model: Model, shape: Shape, length: int, plan: Plan) -> Timer:
+    """The pass that `model.run` makes when no site is asked for, called on the transformers model itself."""
     import torch
 
-    ids = token_ids(shape, length, device=plan.device)
-    mask = torch.ones_like(ids)
+    arguments = _arguments(model, _batch(shape, length, plan))
 
     def forward() -> object:
         with torch.no_grad():
-            return model.hf(input_ids=ids, attention_mask=mask, use_cache=False)
+            return model.hf(**arguments)
 
     return _timer(forward, plan)
 
 
-def _captured(model: Any, shape: Shape, length: int, sites: tuple[str, ...], plan: Plan) -> Timer:
-    from pellucid import Batch
+def _arguments(model: Model, batch: Batch) -> dict[str, Any]:
+    """What `model.run` calls its transformers model with."""
+    seen: dict[str, Any] = {}
 
-    batch = Batch.of_ids(token_ids(shape, length, device=plan.device))
+    def note(_module: object, _positional: object, keywords: dict[str, Any]) -> None:
+        seen.update(keywords)
+
+    handle = model.hf.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        model.run(batch)
+    finally:
+        handle.remove()
+    return seen
+
+
+def _captured(model: Model, shape: Shape, length: int, sites: tuple[str, ...], plan: Plan) -> Timer:
+    batch = _batch(shape, length, plan)
     return _timer(lambda: model.run(batch, sites=sites), plan)
 
 
-def _timer(run: Any, plan: Plan) -> Timer:
+def _batch(shape: Shape, length: int, plan: Plan) -> Batch:
+    from pellucid import Batch
+
+    return Batch.of_ids(token_ids(shape, length, device=plan.device))
+
+
+def _timer(run: Callable[[], object], plan: Plan) -> Timer:
     import torch
 
     return timer(run, synchronize=torch.cuda.synchronize if plan.device == "cuda" else None)

@@ -62,8 +62,8 @@ def nnsight(model: PreTrainedModel, ids: torch.Tensor) -> Capture:
                 saved.append(block.attention.self.query.output.save())
                 saved.append(block.attention.self.key.output.save())
                 saved.append(block.attention.self.value.output.save())
-                saved.append(block.attention.output.dense.input.save())
-                saved.append(block.output.dense.input.save())
+                saved.append(block.attention.E_output.dense.input.save())  # nnsight's name for `output`
+                saved.append(block.E_output.dense.input.save())
                 saved.append(block.output.save())
         return saved
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -93,6 +95,13 @@ def without_peer(what: str, *, ours: float | None, floor: float | None, reason: 
     return Measure(
         what=what, ours=ours, peer=None, floor=floor, ratio=None, target=1.0, met=None, note=reason
     )
+
+
+def announced(measures: Iterable[Measure]) -> Iterator[Measure]:
+    """The same measures, each named on standard error as it comes: a whole benchmark takes a while."""
+    for measure in measures:
+        print("  ".join(_cells(measure)), file=sys.stderr, flush=True)
+        yield measure
 
 
 def machine(*, device: str, threads: int) -> dict[str, str | int]:

@@ -57,17 +57,27 @@ CUDA_SHAPES = (
 
 
 def build(
-    shape: Shape, *, head: bool, device: str = "cpu", dtype: torch.dtype | None = None
+    shape: Shape,
+    *,
+    head: bool,
+    attention: str = "sdpa",
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
 ) -> PreTrainedModel:
-    """The shape with random weights, made on the device itself; `head` adds the language-model head."""
+    """The shape with random weights, made on the device itself; `head` adds the language-model head.
+
+    `attention` is transformers' own name for what the model runs when it is called plainly.
+    """
     import torch
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
     config = AutoConfig.for_model(shape.family, **shape.config)
-    chosen = AutoModelForMaskedLM if shape.family == "bert" else AutoModelForCausalLM
+    with_head = AutoModelForMaskedLM if shape.family == "bert" else AutoModelForCausalLM
     torch.manual_seed(0)
     with torch.device(device):
-        model = (chosen if head else AutoModel).from_config(config, dtype=dtype or torch.float32)
+        model = (with_head if head else AutoModel).from_config(
+            config, dtype=dtype or torch.float32, attn_implementation=attention
+        )
     return model.eval()
 
 

@@ -123,7 +123,10 @@ def _window(case: Case, place: Place) -> int | None:
 def _own_pattern(case: Case, place: Place) -> Tensor:
     """The model's own attention weights [B, H, T, S]; windowed ones are laid out over all keys."""
     name = "cross_attentions" if place.is_cross else _OUTPUTS[place.prefix]
-    own = case.outputs[name][place.layer].float()
+    weights = case.outputs.get(name)
+    if not weights:
+        raise RuntimeError("the model gave no attention weights of its own; pass an eager model")
+    own = weights[place.layer].float()
     if place.stack.window != "longformer":
         return own
     batch, heads, t, span = own.shape
@@ -165,7 +168,8 @@ def _project(case: Case, place: Place, stream: Tensor, which: int) -> Tensor:
     path = place.stack.content
     if case.name == "xlnet":
         weight = case.parameter(f"{path}.{'qk'[which]}", place.layer)  # [d, H, dh]
-        return torch.einsum("btm,mhd->bhtd", stream, weight)
+        bias = case.parameter(f"{path}.r_w_bias", place.layer)[:, None] if which == 0 else 0.0
+        return torch.einsum("btm,mhd->bhtd", stream, weight) + bias
     heads = case.model.config.num_attention_heads
     if case.name == "deberta-v2":
         flat = case.linear(f"{path}.{('query_proj', 'key_proj')[which]}", stream, place.layer)

@@ -106,7 +106,7 @@ class Case:
         try:
             size = error(*(self.captured[name].detach().float() for name in needs))
         except (RuntimeError, IndexError) as problem:  # shapes that do not fit together are a finding, too
-            return Finding(check, site, float("inf"), False, f"shapes do not fit: {problem}")
+            return Finding(check, site, float("inf"), False, f"could not be compared: {problem}")
         return Finding(check, site, size, size <= self.tolerance, note)
 
 

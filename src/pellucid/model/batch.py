@@ -67,16 +67,17 @@ class Batch:
         moved = {name: value.to(device) for name, value in vars(self).items() if value is not None}
         return replace(self, **moved)
 
-    def inputs(self, accepted: frozenset[str]) -> dict[str, Tensor]:
+    def inputs(self, accepted: frozenset[str], *, causal: bool) -> dict[str, Tensor]:
         """The model's keyword arguments, of those it accepts.
 
-        A batch padded on the left brings its own positions, so that padding changes nothing for the real tokens.
+        For causal models a batch padded on the left brings its own positions, so that padding changes nothing for the real
+        tokens. (Others number positions from the left edge or from the first real token: that is theirs to say.)
         """
         inputs: dict[str, Any] = {"input_ids": self.ids, "attention_mask": self.mask}
         if self.types is not None and "token_type_ids" in accepted:
             inputs["token_type_ids"] = self.types
         if self.target_ids is not None:
             inputs.update(decoder_input_ids=self.target_ids, decoder_attention_mask=self.target_mask)
-        elif "position_ids" in accepted and not bool(self.mask[:, 0].all()):
+        elif causal and "position_ids" in accepted and not bool(self.mask[:, 0].all()):
             inputs["position_ids"] = (self.mask.cumsum(dim=1) - 1).clamp(min=0)
         return inputs

@@ -7,11 +7,19 @@ exactly what the model computed plus the change.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+
+from pellucid.model.sites import Site
+from pellucid.model.taps import Tap, get_slot, put_slot
+
+if TYPE_CHECKING:
+    from pellucid.model.hooks import Recorder
 
 
 def is_experts(module: nn.Module) -> bool:
@@ -78,3 +86,75 @@ class Routed:
         bias = getattr(self.module, f"{name}_bias", None)
         product = states @ (weight if self._transposed else weight.T)
         return product if bias is None else product + bias[expert]
+
+
+class ExpertsRecorder:
+    """Takes one layer's experts through a recorder: `neurons` (routed experts, then shared ones) and `routing`."""
+
+    def __init__(self, recorder: Recorder, site: Site, call: int, shared: Tap | None) -> None:
+        self._recorder, self._call, self._shared = recorder, call, shared
+        self._units, self._weights = site.beside("neurons"), site.beside("routing")
+
+    def install(self, stack: ExitStack, parts: Mapping[str, nn.Module], name: str) -> None:
+        """Hooks the experts module, and the shared experts' down projection where there is one."""
+        stack.callback(parts[name].register_forward_hook(self._experts, with_kwargs=True).remove)
+        if self._shared is not None:
+            down = parts[self._shared.module]
+            self._shared_width: int = down.weight.shape[1]  # type: ignore[union-attr,index,assignment]
+            stack.callback(down.register_forward_pre_hook(self._shared_input, with_kwargs=True).remove)
+            stack.callback(down.register_forward_hook(self._shared_output).remove)
+
+    def _tokens(self, flat: Tensor) -> Tensor:
+        return flat.unflatten(0, (self._recorder.frame.size, -1))
+
+    def _mine(self, part: str) -> bool:
+        """Whether the call now running is the one this recorder is for (a shared module is called several times)."""
+        return self._recorder.next_call(f"experts:{part}:{self._units}") == self._call
+
+    def _experts(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> Tensor | None:
+        if not self._mine("routed"):
+            return None
+        recorder, routed = self._recorder, Routed.of(module, args, kwargs)
+        plain, routing = self._tokens(routed.neurons()), self._tokens(routed.routing())
+        self._routed, self._plain = routed, plain
+        new_routing = recorder.through(self._weights, routing)
+        if self._shared is None:
+            neurons = recorder.through(self._units, plain)
+        else:
+            room = plain.new_zeros(*plain.shape[:-1], self._shared_width)  # edits count the shared units too
+            neurons = recorder.edited(self._units, torch.cat([plain, room], dim=-1))[..., : plain.shape[-1]]
+        self._neurons, self._routing = neurons, new_routing
+        if not (recorder.rewrites(self._units) or recorder.rewrites(self._weights)):
+            return None
+        change = self._output(neurons, new_routing) - self._output(plain, routing).detach()
+        if self._shared is not None and recorder.rewrites(self._units):
+            change = change.detach()  # the gradient passes through the kept tensor instead: see `_shared_output`
+        return (output.detach() if recorder.gradients else output) + change.reshape(output.shape)
+
+    def _output(self, neurons: Tensor, routing: Tensor) -> Tensor:
+        return self._routed.output(neurons.flatten(0, 1), routing.flatten(0, 1))
+
+    def _shared_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert self._shared is not None and self._shared.slot is not None
+        if not self._mine("shared"):
+            return None
+        recorder = self._recorder
+        arguments = {"args": args, "kwargs": kwargs}
+        native = get_slot(arguments, self._shared.slot)
+        shared = self._shared.layout.read(native, recorder.frame.size, None)
+        routed_width = self._plain.shape[-1]
+        edited = recorder.edited(self._units, torch.cat([self._plain, shared], dim=-1))
+        both = recorder.keep(self._units, torch.cat([self._neurons, edited[..., routed_width:]], dim=-1))
+        self._both = both
+        if not recorder.rewrites(self._units):
+            return None
+        new = self._shared.layout.write(both[..., routed_width:], native, recorder.frame.size)
+        arguments = put_slot(arguments, self._shared.slot, new)
+        return arguments["args"], arguments["kwargs"]
+
+    def _shared_output(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        """Under gradients, lets the routed units' gradient reach the kept tensor without changing any value."""
+        if not self._recorder.gradients or not self._recorder.rewrites(self._units):
+            return None
+        routed = self._output(self._both[..., : self._plain.shape[-1]], self._routing).reshape(output.shape)
+        return output + (routed - routed.detach())

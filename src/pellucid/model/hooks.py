@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pellucid.errors import ModelError, SiteError
 from pellucid.model.attention import NAMES, attention_name, listening, windowed_pattern
 from pellucid.model.edits import Edit
-from pellucid.model.experts import Routed
+from pellucid.model.experts import ExpertsRecorder
 from pellucid.model.sites import Site
 from pellucid.model.taps import Located, Tap, Window, find_slot, get_slot, put_slot
 from pellucid.model.watch import AttentionOps
@@ -80,17 +80,25 @@ class Recorder:
         """Whether the model must go on with the tensor that `through` returns."""
         return site in self.edits or (self.gradients and site in self.wanted)
 
+    def next_call(self, key: str) -> int:
+        """How often `key` has been counted in this forward pass, counting it once more."""
+        self._calls[key] += 1
+        return self._calls[key] - 1
+
     def through(self, site: Site, tensor: Tensor, *, clone: bool = False) -> Tensor:
         """Edits and keeps the tensor passing at a site; returns what the model goes on with."""
-        tensor = self._edited(site, tensor)
+        return self.keep(site, self.edited(site, tensor), clone=clone)
+
+    def keep(self, site: Site, tensor: Tensor, *, clone: bool = False) -> Tensor:
+        """Keeps a tensor where its site was asked for; returns what the model goes on with."""
         if site not in self.wanted:
             return tensor
         if self.gradients and tensor.is_floating_point() and not tensor.requires_grad:
             tensor = tensor.detach().requires_grad_()
         if self.gradients and clone:
-            self._keep(site, tensor)
+            self._store(site, tensor)
             return tensor.clone()
-        self._keep(site, tensor.clone() if clone else tensor)
+        self._store(site, tensor.clone() if clone else tensor)
         return tensor
 
     def through_pattern(self, site: Site, pattern: Tensor) -> Tensor:
@@ -102,13 +110,14 @@ class Recorder:
         new = self.through(site, pattern.masked_fill(padded, 0))
         return torch.where(padded, pattern.detach(), new) if self.rewrites(site) else pattern
 
-    def _edited(self, site: Site, tensor: Tensor) -> Tensor:
+    def edited(self, site: Site, tensor: Tensor) -> Tensor:
+        """The tensor after the edits asked for at its site."""
         for edit in self.edits.get(site, ()):
             length = tensor.shape[2 if site.per_head else 1] if tensor.dim() > 2 else 0
             tensor = edit.apply(tensor, site, offset=self._offset, real=self.frame.rows(site.stack, length))
         return tensor
 
-    def _keep(self, site: Site, tensor: Tensor) -> None:
+    def _store(self, site: Site, tensor: Tensor) -> None:
         if self.reduce is not None:
             self.steps[-1][site] = self.reduce(site, tensor)
             return
@@ -127,8 +136,7 @@ class Recorder:
     def attend(self, module: nn.Module) -> _AttentionCall | None:
         """The recorder of this call of an attention module (see `attention.Listener`)."""
         name = self._names.get(id(module), "")
-        call = self._calls[f"attend:{name}"]
-        self._calls[f"attend:{name}"] += 1
+        call = self.next_call(f"attend:{name}")
         site = self.located.attention.get((name, call))
         return None if site is None else _AttentionCall(self, site)
 
@@ -142,9 +150,10 @@ class Recorder:
             parts = dict(self.module.named_modules())
             for name, points in self._points().items():
                 self._hook_module(stack, name, parts[name], points)
-            for name in {name for name, _ in self.located.experts}:
-                if any(self.touches(site) for site in self._expert_sites(name)):
-                    self._hook(stack, parts[name].register_forward_hook(self._experts_hook(name), with_kwargs=True))
+            for (name, call), site in self.located.experts.items():
+                if self.touches(site.beside("neurons")) or self.touches(site.beside("routing")):
+                    layer = ExpertsRecorder(self, site, call, self.located.shared.get(site.beside("neurons")))
+                    layer.install(stack, parts, name)
             for site, window in self.located.windows.items():
                 if self.touches(site):
                     self._hook(stack, parts[window.module].register_forward_hook(self._window_hook(site, window), with_kwargs=True))
@@ -184,8 +193,7 @@ class Recorder:
 
     def _enter(self, name: str) -> Callable[..., None]:
         def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
-            self._scope.append((name, self._calls[f"attend:{name}"], self._forwards))
-            self._calls[f"attend:{name}"] += 1
+            self._scope.append((name, self.next_call(f"attend:{name}"), self._forwards))
 
         return enter
 
@@ -195,9 +203,6 @@ class Recorder:
     def _attention_sites(self) -> list[Site]:
         inside = [site.beside(kind) for site in self.located.attention.values() for kind in ("query", "key", "value", "pattern")]
         return [site for site in (*inside, *self.located.inline) if self.touches(site)]
-
-    def _expert_sites(self, name: str) -> list[Site]:
-        return [site.beside(kind) for (module, _), site in self.located.experts.items() if module == name for kind in ("neurons", "routing")]
 
     def _points(self) -> dict[str, list[tuple[Tap, Site]]]:
         """The taps this pass needs, by module, in the order in which sites are passed."""
@@ -234,8 +239,7 @@ class Recorder:
         after = [(tap, site) for tap, site in points if tap.end == "output"]
 
         def pre(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-            call = self._calls[f"in:{name}"]
-            self._calls[f"in:{name}"] += 1
+            call = self.next_call(f"in:{name}")
             arguments: Any = {"args": args, "kwargs": kwargs}
             for tap, site in before:
                 if tap.call == call:
@@ -243,8 +247,7 @@ class Recorder:
             return (arguments["args"], arguments["kwargs"]) if arguments["args"] is not args or arguments["kwargs"] is not kwargs else None
 
         def post(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-            call = self._calls[f"out:{name}"]
-            self._calls[f"out:{name}"] += 1
+            call = self.next_call(f"out:{name}")
             for tap, site in after:
                 if tap.call == call:
                     output = self._pass(tap, site, output)
@@ -266,19 +269,21 @@ class Recorder:
             value = value * tap.scale
         new = self.through(site, value, clone=tap.clone)
         self._partial[site] = new
-        rewritten = self.rewrites(site)
+        rewritten, edited = self.rewrites(site), site in self.edits
         for total, (base, added) in self.located.sums.items():
             if added == site and (self.touches(total) or total in self._inner_sums):
                 stream = self._partial[base]
                 whole = self.through(total, stream + new)
                 self._partial[total] = whole
                 if self.rewrites(total):
-                    new, rewritten = whole - stream, True
+                    edited = edited or total in self.edits
+                    new = whole - stream if total in self.edits else _with_gradient_of(whole - stream, new)
+                    rewritten = True
         if not rewritten:
             return container
-        if tap.scale != 1.0:
-            new = new / tap.scale
-        return put_slot(container, slot, tap.layout.write(new, native, self.frame.size))
+        new = tap.layout.write(new if tap.scale == 1.0 else new / tap.scale, native, self.frame.size)
+        exact = edited or tap.scale == 1.0  # scaling back rounds, which without an edit must not show
+        return put_slot(container, slot, new if exact else _with_gradient_of(new, native))
 
     def _window_hook(self, site: Site, window: Window) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -289,27 +294,10 @@ class Recorder:
 
         return hook
 
-    def _experts_hook(self, name: str) -> Callable[..., Tensor | None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> Tensor | None:
-            call = self._calls[f"experts:{name}"]
-            self._calls[f"experts:{name}"] += 1
-            site = self.located.experts[(name, call)]
-            routed = Routed.of(module, args, kwargs)
-            size = self.frame.size
-            units, weights = site.beside("neurons"), site.beside("routing")
-            neurons = routed.neurons().unflatten(0, (size, -1))
-            routing = routed.routing().unflatten(0, (size, -1))
-            plain = None
-            if self.rewrites(units) or self.rewrites(weights):
-                plain = routed.output(neurons.flatten(0, 1), routing.flatten(0, 1))
-            new_neurons = self.through(units, neurons) if self.touches(units) else neurons
-            new_routing = self.through(weights, routing) if self.touches(weights) else routing
-            if plain is None:
-                return None
-            new = routed.output(new_neurons.flatten(0, 1), new_routing.flatten(0, 1))
-            return (output.detach() if self.gradients else output) + (new - plain.detach()).reshape(output.shape)
 
-        return hook
+def _with_gradient_of(path: Tensor, value: Tensor) -> Tensor:
+    """Exactly `value`, with the gradient of `path`, which equals it up to rounding."""
+    return value.detach() + (path - path.detach())
 
 
 class _AttentionCall:

@@ -24,6 +24,7 @@ class _Findings:
     taps: dict[Site, Tap] = field(default_factory=dict[Site, Tap])
     attention: dict[tuple[str, int], Site] = field(default_factory=dict[tuple[str, int], Site])
     experts: dict[tuple[str, int], Site] = field(default_factory=dict[tuple[str, int], Site])
+    shared: dict[Site, Tap] = field(default_factory=dict[Site, Tap])
     sums: dict[Site, tuple[Site, Site]] = field(default_factory=dict[Site, tuple[Site, Site]])
     edit_taps: dict[Site, Tap] = field(default_factory=dict[Site, Tap])
     forms: dict[str | None, str] = field(default_factory=dict[str | None, str])
@@ -49,6 +50,7 @@ def locate(trace: Trace, *, encoder_decoder: bool, interface: bool) -> Located:
         found.taps,
         found.attention,
         experts=found.experts,
+        shared=found.shared,
         sums=found.sums,
         edit_taps=found.edit_taps,
         forms=found.forms,
@@ -147,7 +149,7 @@ def _locate_mlp(trace: Trace, span: Span, found: _Findings) -> _Branch | None:
         if down:
             slot = down[-1].input_slot
             assert slot is not None
-            found.taps[site.beside("neurons")] = Tap(down[-1].name, "input", slot, down[-1].number, span.layout)
+            found.shared[site.beside("neurons")] = Tap(down[-1].name, "input", slot, down[-1].number, span.layout)
         return _follow(span, outer, trace.batch)
     taken = {(tap.module, tap.call) for tap in found.taps.values()}
     outside = [
@@ -230,12 +232,13 @@ def _settle_post_norm(span: Span, branches: Sequence[tuple[Site, _Branch]], mlp:
 
 def _norm_of(span: Span, value: Tensor) -> Call | None:
     """The module that takes exactly `value` and gives a tensor of the stream's width."""
-    for call in span.calls:
-        entering = call.input
-        if entering is not None and isinstance(call.output, Tensor) and not list(call.module.children()):
-            if entering.dim() == 3 and _close(span.layout.read(entering, value.shape[0], None), value):
-                return call
-    return None
+    errors: list[tuple[float, int, Call]] = []
+    for place, call in enumerate(span.calls):
+        if call.input is not None and call.input.dim() == 3 and isinstance(call.output, Tensor) and not list(call.module.children()):
+            entering = span.layout.read(call.input, value.shape[0], None)
+            if _close(entering, value):
+                errors.append((float((entering - value).abs().max()), place, call))
+    return min(errors)[2] if errors else None
 
 
 def _locate_embeddings(trace: Trace, found: _Findings, *, encoder_decoder: bool) -> None:
@@ -301,5 +304,5 @@ def _close(one: Tensor | None, other: Tensor) -> bool:
     """Equal up to the rounding of a few additions in the tensors' own precision."""
     if one is None or one.shape != other.shape:
         return False
-    tolerance = 32 * torch.finfo(other.dtype).eps * float(other.abs().max())
+    tolerance = 8 * torch.finfo(other.dtype).eps * float(other.abs().max())
     return bool((one - other).abs().max() <= tolerance)

@@ -216,7 +216,7 @@ class Model:
             raise TextError(f"run takes text or a Batch (see Model.tokenize and Batch.of_ids), not a {type(batch).__name__}.")
         batch = batch.to(self.device)
         self._check_ids(batch)
-        arguments: dict[str, Any] = batch.inputs(self._accepted)
+        arguments: dict[str, Any] = batch.inputs(self._accepted, causal=self._survey.causal)
         if "use_cache" in self._accepted:
             arguments["use_cache"] = False
         if not getattr(self.hf.config, "is_encoder_decoder", False):

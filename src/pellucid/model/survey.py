@@ -27,6 +27,7 @@ class Survey:
     located: Located
     sites: tuple[Site, ...]
     sizes: Mapping[Site, tuple[int, ...]]
+    causal: bool = False  # no query of the only stack sees a later key
 
 
 def survey(module: nn.Module, attention: str) -> Survey:
@@ -91,7 +92,9 @@ def _prove(
     located = _guarded(located, recorder.changed_in_place())
     located = replace(located, missing={**located.missing, **{str(s): "it never passed in the probe" for s in sites if s not in values}})
     seen = tuple(site for site in sites if site in values)
-    return Survey(located, seen, {site: _size(site, values[site]) for site in seen})
+    patterns = [value for site, value in values.items() if site.kind == "pattern" and site.stack is None]
+    causal = bool(patterns) and all(not pattern.triu(1).any() for pattern in patterns)
+    return Survey(located, seen, {site: _size(site, values[site]) for site in seen}, causal)
 
 
 def _guarded(located: Located, changed: list[Site]) -> Located:

@@ -85,7 +85,8 @@ class Window:
 class Located:
     """Where every site of a model is, as found by one probe pass.
 
-    `attention` and `experts` map (module path, call) to the site whose stack and layer that call serves.
+    `attention` and `experts` map (module path, call) to the site whose stack and layer that call serves; `shared` holds the
+    taps of experts that every token passes, whose units follow the routed experts' in the same `neurons` site.
     `inline` holds sites seen only by watching attention's own operations (heads and attn without a projection module);
     `read_only` says why a site cannot be edited;
     `sums` defines a site as the sum of two others; `edit_taps` holds taps for edits where they differ from capture.
@@ -94,6 +95,7 @@ class Located:
     taps: Mapping[Site, Tap]
     attention: Mapping[tuple[str, int], Site]
     experts: Mapping[tuple[str, int], Site] = field(default_factory=dict[tuple[str, int], Site])
+    shared: Mapping[Site, Tap] = field(default_factory=dict[Site, Tap])
     sums: Mapping[Site, tuple[Site, Site]] = field(default_factory=dict[Site, tuple[Site, Site]])
     edit_taps: Mapping[Site, Tap] = field(default_factory=dict[Site, Tap])
     forms: Mapping[str | None, str] = field(default_factory=dict[str | None, str])

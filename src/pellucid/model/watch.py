@@ -81,7 +81,7 @@ def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, scores
     """The product a torch function stands for, if it is one over batches of heads."""
     if func in _PRODUCTS:
         left, right = args[0], args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("mat2"))
-        if left.dim() < 3:
+        if left.dim() < 3 or right.dim() < 3:
             return None
         flat = left.dim() == 3
         views = (_View(unflatten=flat), _View(unflatten=flat, transposed=scores), _View(unflatten=flat))
