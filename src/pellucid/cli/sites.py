@@ -1,0 +1,105 @@
+"""`pellucid sites`: what is inside a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pellucid.cli import _options as options
+from pellucid.cli._print import console, print_json, print_table
+
+if TYPE_CHECKING:
+    from pellucid.model import Model
+
+MEANINGS = {
+    "embed": "token embedding alone",
+    "resid": "stream: .0 enters the first block, .l leaves block l-1",
+    "query": "queries as the model uses them",
+    "key": "keys as the model uses them",
+    "value": "values",
+    "pattern": "attention weights",
+    "heads": "output of each head before the output projection",
+    "attn": "what attention adds to the stream",
+    "mid": "stream between attention and MLP",
+    "routing": "weight given to each expert",
+    "neurons": "hidden units of the MLP",
+    "mlp": "what the MLP adds to the stream",
+    "logits": "the model's scores",
+}
+
+
+def register(app: typer.Typer) -> None:
+    app.command(name="sites", epilog="Example: pellucid sites ./my-model")(sites)
+
+
+def sites(
+    model: options.ModelArgument,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    head: options.Head = "auto",
+    attention: options.Attention = "fused",
+    allow_pickle: options.AllowPickle = False,
+    json: options.Json = False,
+) -> None:
+    """Show the named places of a model: what can be read and edited, and how large each is."""
+    opened = options.open_model(model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle)
+    if json:
+        print_json(_as_json(opened))
+    else:
+        show_sites(opened)
+
+
+def show_sites(model: Model) -> None:
+    """The model's facts and its sites as a table."""
+    screen = console()
+    screen.print(f"[bold]{model.name}[/bold]", markup=True)
+    forms = ", ".join(f"{stack}: {form}" if stack else form for stack, form in model.forms.items())
+    count = sum(parameter.numel() for parameter in model.hf.parameters())
+    screen.print(f"{type(model.hf).__name__}, {count:,} parameters, {forms} blocks, {model.attention} attention, {model.device}")
+    for note in model.notes:
+        screen.print(f"Note: {note}.")
+    print_table(["sites", "shape", "what"], _rows(model))
+    for name, reason in model.missing.items():
+        screen.print(f"Not available: {name} ({reason}).")
+
+
+def _rows(model: Model) -> list[tuple[str, str, str]]:
+    """One row per stack, kind and shape, its layers in short form."""
+    groups: dict[tuple[str | None, str, str], list[Any]] = {}
+    for site in model.sites:
+        groups.setdefault((site.stack, site.kind, _shape(model, site)), []).append(site)
+    rows: list[tuple[str, str, str]] = []
+    for (_, kind, shape), members in groups.items():
+        first, last = members[0], members[-1]
+        whole = [site.layer for site in members] == list(range(first.layer or 0, (last.layer or 0) + 1))
+        short = f"{first}-{last.layer}" if len(members) > 1 and whole else ", ".join(map(str, members))
+        rows.append((short, shape, MEANINGS.get(kind, "named by you")))
+    return rows
+
+
+def _shape(model: Model, site: Any) -> str:
+    size = model.size(site)
+    if site.kind == "pattern":
+        return f"[B, {size[0]}, T, {'S' if site.stack == 'cross' else 'T'}]"
+    if site.per_head:
+        axis = "S" if site.stack == "cross" and site.kind in ("key", "value") else "T"
+        return f"[B, {size[0]}, {axis}, {size[1]}]"
+    return f"[B, {size[0]}]" if _is_per_text(model, site) else f"[B, T, {size[0]}]"
+
+
+def _is_per_text(model: Model, site: Any) -> bool:
+    return site.kind == "logits" and type(model.hf).__name__.endswith("ForSequenceClassification")
+
+
+def _as_json(model: Model) -> dict[str, Any]:
+    return {
+        "model": model.name,
+        "class": type(model.hf).__name__,
+        "parameters": sum(parameter.numel() for parameter in model.hf.parameters()),
+        "attention": model.attention,
+        "forms": {stack or "": form for stack, form in model.forms.items()},
+        "notes": list(model.notes),
+        "sites": [{"site": str(site), "size": list(model.size(site))} for site in model.sites],
+        "missing": dict(model.missing),
+    }
