@@ -70,7 +70,7 @@ class Head:
     out: str
     dense: str = ""
     norm: str = ""
-    activation: Literal["gelu", "gelu_new"] = "gelu"
+    activation: Literal["gelu", "config"] = "gelu"
     multiply: str = ""
     divide: str = ""
     softcap: str = ""
@@ -177,7 +177,7 @@ def _encoders() -> dict[str, Row]:
         "mpnet": _single(mpnet, _ROBERTA_HEAD),
         "albert": _single(
             albert,
-            Head("predictions.decoder", "predictions.dense", "predictions.LayerNorm", activation="gelu_new"),
+            Head("predictions.decoder", "predictions.dense", "predictions.LayerNorm", activation="config"),
         ),
         "distilbert": _single(distilbert, Head("vocab_projector", "vocab_transform", "vocab_layer_norm")),
         "flaubert": _single(flaubert, Head("pred_layer.proj")),

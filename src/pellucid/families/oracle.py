@@ -196,7 +196,8 @@ def _logits(case: Case) -> Finding:
     def reference(stream: Tensor) -> Tensor:
         x = _finished(case, stack, stream)
         if head.dense:
-            approximation = "tanh" if head.activation == "gelu_new" else "none"
+            by_tanh = head.activation == "config" and case.model.config.hidden_act == "gelu_new"
+            approximation = "tanh" if by_tanh else "none"
             x = torch.nn.functional.gelu(case.linear(head.dense, x), approximate=approximation)
             x = case.norm(head.norm, x)
         logits = case.linear(head.out, x * stream.shape[-1] ** -0.5 if head.by_width else x)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ HEADS: dict[str, str] = {
     "seq2seq": "AutoModelForSeq2SeqLM",
 }
 """Heads that a model may be opened with, and transformers' class for each."""
+
+SETTINGS = {"fused": "sdpa", "eager": "eager"}
+"""transformers' name for each of our attention settings."""
 
 _ENDINGS = {
     "ForCausalLM": "lm",
@@ -56,7 +60,7 @@ class Opened:
 def open_object(module: Any, tokenizer: Any) -> Opened:
     """A model object that the user built or loaded, under the attention setting it already has."""
     setting = getattr(module.config, "_attn_implementation", None)
-    names = {"sdpa": "fused", "eager": "eager"}
+    names = {theirs: ours for ours, theirs in SETTINGS.items()}
     if setting not in names:
         raise ModelError(
             f"This model object uses {setting!r} attention; Pellucid reads 'sdpa' and 'eager'. "
@@ -83,7 +87,7 @@ def open_source(
     tokenizer: Any,
 ) -> Opened:
     """A model from a folder, a GGUF file or the Hugging Face hub."""
-    if attention not in ("fused", "eager"):
+    if attention not in SETTINGS:
         raise ModelError(f"There is no attention setting {attention!r}; use 'fused' or 'eager'.")
     if head not in ("auto", *HEADS):
         raise ModelError(f"There is no head called {head!r}; the heads are auto, {listing(HEADS)}.")
@@ -101,7 +105,7 @@ def open_source(
     options: dict[str, Any] = {
         "config": config,
         "dtype": dtype or (torch.float32 if device.type == "cpu" else "auto"),
-        "attn_implementation": {"fused": "sdpa", "eager": "eager"}[attention],
+        "attn_implementation": SETTINGS[attention],
         "use_safetensors": None if allow_pickle else True,
         "trust_remote_code": False,
     }
@@ -202,13 +206,13 @@ def _converted(path: Path) -> Path:
     folder = cache_folder() / "gguf" / f"{path.stem}-{digest.hexdigest()[:16]}"
     if (folder / "config.json").is_file():
         return folder
-    try:
-        import gguf  # noqa: F401  # pyright: ignore[reportMissingImports, reportUnusedImport]
-    except ImportError:
-        raise ModelError("Opening a GGUF file needs the package gguf; install it with: pip install 'pellucid[gguf]'.") from None
+    lacking = [package for package in ("gguf", "accelerate") if find_spec(package) is None]
+    if lacking:
+        raise ModelError(f"Opening a GGUF file needs {listing(lacking)}; install what is missing with: pip install 'pellucid[gguf]'.")
     with _plain_errors(str(path)), _quiet():
         module = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
         tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    module = _unquantised(module)
     work = folder.with_name(f"{folder.name}.{os.getpid()}.part")
     module.save_pretrained(work)
     tokenizer.save_pretrained(work)
@@ -218,6 +222,14 @@ def _converted(path: Path) -> Path:
         if not (folder / "config.json").is_file():
             raise
     return folder
+
+
+def _unquantised(module: Any) -> Any:
+    """The same network without the marks of the file it came from, which would keep it from being saved."""
+    settings = {name: value for name, value in module.config.to_dict().items() if name != "quantization_config"}
+    fresh = type(module)(type(module.config)(**settings))
+    fresh.load_state_dict(module.state_dict())
+    return fresh
 
 
 def cache_folder() -> Path:

@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pellucid.model.batch import Batch
 from pellucid.model.edits import Edit
 from pellucid.model.generate import generate
 from pellucid.model.hooks import Frame, Recorder, Reduce
-from pellucid.model.loading import Opened, open_object, open_source
+from pellucid.model.loading import SETTINGS, Opened, open_object, open_source
 from pellucid.model.run import Generation, Run
 from pellucid.model.sites import Site, expand, single
 from pellucid.model.survey import Survey, survey
@@ -88,7 +89,7 @@ class Model:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             setting = hf.config._attn_implementation
-            fresh = type(hf)._from_config(hf.config, attn_implementation=setting, dtype=hf.dtype)
+            fresh = type(hf)._from_config(deepcopy(hf.config), attn_implementation=setting, dtype=hf.dtype)
         opened = Opened(fresh.to(hf.device).eval(), model.tokenizer, model.attention, f"{model.name} (random, seed {seed})", model.notes)
         return cls(opened)
 
@@ -212,6 +213,11 @@ class Model:
 
     def _arguments(self, batch: Any) -> tuple[Any, Frame]:
         """The network's arguments for a batch, and what the recorder must know of it."""
+        if self.hf.config._attn_implementation != SETTINGS[self.attention]:
+            raise ModelError(
+                f"The network's attention was switched to {self.hf.config._attn_implementation!r} after it was opened with "
+                f"{SETTINGS[self.attention]!r}; the setting is fixed for a model's life. Open it again with Model.load."
+            )
         if not isinstance(batch, Batch):
             raise TextError(f"run takes text or a Batch (see Model.tokenize and Batch.of_ids), not a {type(batch).__name__}.")
         batch = batch.to(self.device)
