@@ -38,11 +38,7 @@ def run(*, device: str, threads: int, quick: bool) -> Report:
     import torch
 
     torch.set_num_threads(threads)
-    plan = (
-        Plan(device, threads, rounds=5, peer_rounds=3, lengths=1)
-        if quick
-        else Plan(device, threads, 15, 7, 2)
-    )
+    plan = Plan(device, threads, rounds=5, peer_rounds=3, lengths=1) if quick else Plan(device, threads, 15, 7, 2)
     measures = tuple(announced(_measures(plan)))
     return Report("capture", machine(device=device, threads=threads), measures)
 
@@ -71,9 +67,7 @@ def _fused(shape: Shape, lengths: tuple[int, ...], plan: Plan) -> Iterator[Measu
         found = interleave(timers, rounds=plan.rounds)
         where = f"{shape.name}, {shape.batch} × {length}"
         for name, target in (("references", 1.05), ("patterns", 1.7)):
-            yield against_floor(
-                f"{where}: {name}, fused", compare(found[name], found["plain"]), target=target
-            )
+            yield against_floor(f"{where}: {name}, fused", compare(found[name], found["plain"]), target=target)
 
 
 def _eager(shape: Shape, lengths: tuple[int, ...], plan: Plan) -> Iterator[Measure]:

@@ -40,9 +40,7 @@ def transformer_lens(model: PreTrainedModel, ids: torch.Tensor) -> Capture:
     }
 
     def capture() -> list[Any]:
-        _, cache = bridge.run_with_cache(
-            ids, names_filter=lambda name: name in names, return_cache_object=False
-        )
+        _, cache = bridge.run_with_cache(ids, names_filter=lambda name: name in names, return_cache_object=False)
         return list(cache.values())
 
     return capture

@@ -48,10 +48,7 @@ class Report:
         """The report as lines of text."""
         rows = [HEADINGS, *(_cells(measure) for measure in self.measures)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         machine = ", ".join(f"{key} {value}" for key, value in self.machine.items())
         return "\n".join([f"{self.name}: {machine}", "", lines[0], "-" * len(lines[0]), *lines[1:]])
 
@@ -92,9 +89,7 @@ def against_peer(what: str, found: Comparison, *, floor: float, note: str = "") 
 
 def without_peer(what: str, *, ours: float | None, floor: float | None, reason: str) -> Measure:
     """A peer that could not be measured, and why."""
-    return Measure(
-        what=what, ours=ours, peer=None, floor=floor, ratio=None, target=1.0, met=None, note=reason
-    )
+    return Measure(what=what, ours=ours, peer=None, floor=floor, ratio=None, target=1.0, met=None, note=reason)
 
 
 def announced(measures: Iterable[Measure]) -> Iterator[Measure]:

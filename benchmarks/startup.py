@@ -77,7 +77,5 @@ def _process(command: list[str]) -> Timer:
 
 def _run(command: list[str]) -> str:
     path = os.pathsep.join(filter(None, (str(SOURCE), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
     return done.stdout

@@ -15,7 +15,25 @@ from pellucid.families.configs import FAMILIES
 from pellucid.model import Batch, Model
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
-WORDS = "the keys near cabinet are is old red a dog cat runs sleeps and of to in".split()
+WORDS = [
+    "the",
+    "keys",
+    "near",
+    "cabinet",
+    "are",
+    "is",
+    "old",
+    "red",
+    "a",
+    "dog",
+    "cat",
+    "runs",
+    "sleeps",
+    "and",
+    "of",
+    "to",
+    "in",
+]
 
 
 def network(name: str, attention: str = "eager", dtype: torch.dtype | None = None, seed: int = 0):
@@ -56,7 +74,8 @@ def hook_count(module: nn.Module) -> int:
 def error(one: Tensor, other: Tensor) -> float:
     """The largest difference, relative to the largest value of the second."""
     assert one.shape == other.shape, (one.shape, other.shape)
-    return float((one.double() - other.double()).abs().max() / other.double().abs().max())
+    one, other = one.detach().double(), other.detach().double()
+    return float((one - other).abs().max() / other.abs().max())
 
 
 def word_tokenizer(*, closing: bool = False) -> PreTrainedTokenizerFast:
@@ -69,9 +88,7 @@ def word_tokenizer(*, closing: bool = False) -> PreTrainedTokenizerFast:
             single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=[("<s>", 1), ("</s>", 2)]
         )
     names = dict(zip(("pad", "bos", "eos", "unk", "mask"), SPECIAL, strict=True))
-    return PreTrainedTokenizerFast(
-        tokenizer_object=core, **{f"{name}_token": text for name, text in names.items()}
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=core, **{f"{name}_token": text for name, text in names.items()})
 
 
 def save(folder: Path, name: str, *, tokenizer: bool = True, seed: int = 0, **options: object) -> Path:

@@ -1,4 +1,5 @@
-"""The errors Pellucid raises for things a person can mend; every message says what was asked, what exists and what to do."""
+"""The errors Pellucid raises for things a person can mend; every message says what was asked, what exists and what to
+do."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ def reaction_batch(reactions: list[str]) -> Batch:
     models = folder("rxnmapper") / "models" / "transformers" / "albert_heads_8_uspto_all_1310k"
     vocabulary = {line: place for place, line in enumerate((models / "vocab.txt").read_text().splitlines())}
     pieces = re.compile(r"\[[^\]]+]|Br?|Cl?|>>|%\d\d|[A-Za-z0-9=#$:()+\-\\/.@*~?>]")
-    rows = [[vocabulary["[CLS]"], *(vocabulary[piece] for piece in pieces.findall(text)), vocabulary["[SEP]"]] for text in reactions]
+    rows = [
+        [vocabulary["[CLS]"], *(vocabulary[piece] for piece in pieces.findall(text)), vocabulary["[SEP]"]]
+        for text in reactions
+    ]
     width = max(map(len, rows))
     ids = torch.tensor([[*row, *[vocabulary["[PAD]"]] * (width - len(row))] for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
@@ -81,8 +84,14 @@ def _onnx_weights(path: Path) -> Iterator[tuple[str, Tensor]]:
         if name.startswith("base.") and value.is_floating_point() and name.endswith(("weight", "bias")):
             yield name.removeprefix("base."), value
         elif name.startswith("base.") and name.endswith("weight_quantized"):
-            yield name.removeprefix("base.").removesuffix("_quantized"), dequantised(name.removesuffix("_quantized"))
+            yield (
+                name.removeprefix("base.").removesuffix("_quantized"),
+                dequantised(name.removesuffix("_quantized")),
+            )
     for node in graph.node:
         if node.op_type == "MatMulInteger" and node.output[0].startswith("/base/"):
             path_parts = node.output[0].removeprefix("/base/").split("/MatMul")[0]
-            yield path_parts.replace("/", ".") + ".weight", dequantised(node.input[1].removesuffix("_quantized")).T
+            yield (
+                path_parts.replace("/", ".") + ".weight",
+                dequantised(node.input[1].removesuffix("_quantized")).T,
+            )

@@ -47,7 +47,13 @@ def test_minilm_is_faithful(side: str) -> None:
 def test_minilm_embeds_meaning() -> None:
     """A paraphrase is nearer than an unrelated sentence: the weights are the trained ones, and padding is left out."""
     model = minilm()
-    batch = model.tokenize(["A man is playing a guitar.", "Someone plays an instrument on a stage.", "The stock market fell sharply today."])
+    batch = model.tokenize(
+        [
+            "A man is playing a guitar.",
+            "Someone plays an instrument on a stage.",
+            "The stock market fell sharply today.",
+        ]
+    )
     last = model.run(batch, "resid.6")["resid.6"]
     weights = batch.mask[:, :, None].float()
     sentences = torch.nn.functional.normalize((last * weights).sum(1) / weights.sum(1), dim=-1)
@@ -110,12 +116,16 @@ def test_defender_shares_its_first_layers_with_minilm() -> None:
     sites = [f"mlp.{layer}" for layer in range(6)]
     one, other = tuned.run(batch, sites), base.run(batch, sites)
     real = batch.mask.bool()
-    distance: Callable[[str], float] = lambda site: float((one[site] - other[site])[real].norm() / other[site][real].norm())  # noqa: E731
+    distance: Callable[[str], float] = lambda site: float(
+        (one[site] - other[site])[real].norm() / other[site][real].norm()
+    )
     frozen, moved = max(map(distance, sites[:4])), min(map(distance, sites[4:]))
     assert frozen < 0.1 < moved, (frozen, moved)
 
 
 def _eager(model: Model) -> Model:
-    network = type(model.hf)._from_config(deepcopy(model.hf.config), attn_implementation="eager", add_pooling_layer=False)  # type: ignore[operator]
+    network = type(model.hf)._from_config(
+        deepcopy(model.hf.config), attn_implementation="eager", add_pooling_layer=False
+    )  # type: ignore[operator]
     network.load_state_dict(model.hf.state_dict())
     return Model.load(network.eval(), tokenizer=model.tokenizer)

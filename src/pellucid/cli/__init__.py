@@ -1,4 +1,4 @@
-"""The command line. Each module beside this one that has a `register(app)` adds its commands: there is no other list."""
+"""The command line. Each module beside this one that has a `register(app)` adds its commands; there is no list."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def build_app() -> typer.Typer:
     )
 
     @app.callback()
-    def top(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False) -> None:  # pyright: ignore[reportUnusedFunction]
+    def top(
+        version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    ) -> None:  # pyright: ignore[reportUnusedFunction]
         if version:
             typer.echo(f"pellucid {__version__}")
             raise typer.Exit

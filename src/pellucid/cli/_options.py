@@ -11,18 +11,27 @@ from pellucid.errors import ModelError
 if TYPE_CHECKING:
     from pellucid.model import Model
 
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a GGUF file or a name on the Hugging Face hub.")]
-Device = Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, cuda:1 … (default: an accelerator if there is one).")]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A folder, a GGUF file or a name on the Hugging Face hub.")
+]
+Device = Annotated[
+    str | None,
+    typer.Option(help="Where to run: cpu, cuda, cuda:1 … (default: an accelerator if there is one)."),
+]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16 (default: float32 on a CPU).")]
 Head = Annotated[str, typer.Option(help="auto, none, lm, mlm, classifier, qa, tagger or seq2seq.")]
 Attention = Annotated[str, typer.Option(help="fused (fast) or eager (patterns can be edited).")]
-AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Open weights stored as pickle. Only for models you trust.")]
+AllowPickle = Annotated[
+    bool, typer.Option("--allow-pickle", help="Open weights stored as pickle. Only for models you trust.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 _DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
-def open_model(name: str, *, device: str | None, dtype: str | None, head: str, attention: str, allow_pickle: bool) -> Model:
+def open_model(
+    name: str, *, device: str | None, dtype: str | None, head: str, attention: str, allow_pickle: bool
+) -> Model:
     """The model that a command's options ask for."""
     if dtype is not None and dtype not in _DTYPES:
         raise ModelError(f"There is no dtype {dtype!r}; use one of {', '.join(_DTYPES)}.")

@@ -19,7 +19,13 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, width=None if terminal else 160)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, right: Sequence[str] = ()) -> None:
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
+    right: Sequence[str] = (),
+) -> None:
     """A plain table; columns named in `right` are aligned to the right."""
     from rich import box
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""Saving what `pellucid run` read: a folder with `result.json` and `arrays.safetensors`, written whole or not at all."""
+"""Saving what `pellucid run` read: a folder with `result.json` and `arrays.safetensors`, written whole or not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def save_run(folder: Path, model: Model, text: str, run: Run, edits: list[Any]) 
     work.mkdir()
     arrays = {str(site): value.detach().cpu().contiguous().clone() for site, value in run.items()}
     save_file({**arrays, "ids": run.batch.ids.cpu(), "mask": run.batch.mask.cpu()}, work / "arrays.safetensors")
-    axes = {name: ["sequence", "head", "token", "unit"] if value.dim() == 4 else ["sequence", "token", "unit"] for name, value in arrays.items()}
+    axes = {
+        name: ["sequence", "head", "token", "unit"] if value.dim() == 4 else ["sequence", "token", "unit"]
+        for name, value in arrays.items()
+    }
     about = {
         "format": 1,
         "kind": "run",
@@ -47,7 +50,11 @@ def save_run(folder: Path, model: Model, text: str, run: Run, edits: list[Any]) 
             "attention": model.attention,
             "text": text,
             "edits": [str(edit) for edit in edits],
-            "versions": {"pellucid": __version__, "torch": torch.__version__, "transformers": transformers.__version__},
+            "versions": {
+                "pellucid": __version__,
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+            },
         },
     }
     (work / "result.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -14,7 +14,14 @@ from pellucid.cli.sites import show_sites
 if TYPE_CHECKING:
     from pellucid.model import Model
 
-NOUNS = {"key": "keys", "dog": "dogs", "farmer": "farmers", "child": "children", "cabinet": "cabinets", "book": "books"}
+NOUNS = {
+    "key": "keys",
+    "dog": "dogs",
+    "farmer": "farmers",
+    "child": "children",
+    "cabinet": "cabinets",
+    "book": "books",
+}
 VERBS = {"is": "are", "was": "were", "sleeps": "sleep", "falls": "fall"}
 PREPOSITIONS = ["near", "beside", "behind", "above"]
 STEPS = 150
@@ -45,10 +52,16 @@ def demo() -> None:
                 best, edited = (margin, edit), run
     assert best is not None and edited is not None
     screen.print(f"'{text} …' must go on with a plural verb: the noun that counts is 'keys', not 'cabinet'.")
-    screen.print(f"Of {layers * heads} heads, this is the one the choice rests on (log odds {wanted:.1f} with it, {best[0]:.1f} without):")
+    screen.print(
+        f"Of {layers * heads} heads, this is the one the choice rests on (log odds {wanted:.1f} with it, "
+        f"{best[0]:.1f} without):"
+    )
     compared(predictions(model, plain, 5), predictions(model, edited, 5), [best[1]])
     restored = bool((model.run(text).logits == plain.logits).all())
-    screen.print(f"Edits last for one run: afterwards the model's output is {'the same as before, bit for bit' if restored else 'CHANGED'}.")
+    screen.print(
+        "Edits last for one run: afterwards the model's output is "
+        f"{'the same as before, bit for bit' if restored else 'CHANGED'}."
+    )
 
 
 def _verb_margin(model: Model, run: Any) -> float:
@@ -65,7 +78,11 @@ def _sentence(source: random.Random) -> str:
     """A noun phrase, often with a second noun of either number between it and its verb."""
     plural = source.random() < 0.5
     noun = source.choice(list(NOUNS.items()))[plural]
-    middle = f" {source.choice(PREPOSITIONS)} the {source.choice(source.choice(list(NOUNS.items())))}" if source.random() < 0.8 else ""
+    middle = (
+        f" {source.choice(PREPOSITIONS)} the {source.choice(source.choice(list(NOUNS.items())))}"
+        if source.random() < 0.8
+        else ""
+    )
     return f"the {noun}{middle} {source.choice(list(VERBS.items()))[plural]} ."
 
 
@@ -79,7 +96,14 @@ def _trained(seed: int = 0) -> Model:
     from pellucid.model import Model
 
     source = random.Random(seed)
-    words = ["<pad>", "<unk>", ".", "the", *PREPOSITIONS, *(word for pair in (*NOUNS.items(), *VERBS.items()) for word in pair)]
+    words = [
+        "<pad>",
+        "<unk>",
+        ".",
+        "the",
+        *PREPOSITIONS,
+        *(word for pair in (*NOUNS.items(), *VERBS.items()) for word in pair),
+    ]
     core = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", unk_token="<unk>")
@@ -88,13 +112,30 @@ def _trained(seed: int = 0) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = GPT2Config(
-            vocab_size=len(words), n_positions=16, n_embd=64, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0, name_or_path="demo model"
+            vocab_size=len(words),
+            n_positions=16,
+            n_embd=64,
+            n_layer=2,
+            n_head=2,
+            bos_token_id=0,
+            eos_token_id=0,
         )
+        config.name_or_path = "demo model"
         network = GPT2LMHeadModel(config)
         optimiser = torch.optim.AdamW(network.parameters(), lr=3e-3)
         network.train()
-        for _ in track(range(STEPS), "Training a small model of English number agreement", console=console(stderr=True), transient=True):
-            batch = tokenizer([_sentence(source) for _ in range(32)], return_tensors="pt", padding=True, return_token_type_ids=False)
+        for _ in track(
+            range(STEPS),
+            "Training a small model of English number agreement",
+            console=console(stderr=True),
+            transient=True,
+        ):
+            batch = tokenizer(
+                [_sentence(source) for _ in range(32)],
+                return_tensors="pt",
+                padding=True,
+                return_token_type_ids=False,
+            )
             labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
             loss = network(**batch, labels=labels).loss
             optimiser.zero_grad()

@@ -15,12 +15,16 @@ def register(app: typer.Typer) -> None:
 
 
 def families(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[FAMILY]…", help="Families to check (default: all).")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[FAMILY]…", help="Families to check (default: all).")
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Check Pellucid on a tiny random model of each family: every site, edit and gradient, against an independent oracle.
+    """Check Pellucid on a tiny random model of each family: every site, edit and gradient, against an independent
+    oracle.
 
-    A family is full when every kind of site is there and every check that applies passes. All of them take about two minutes.
+    A family is full when every kind of site is there and every check that applies passes. All of them take about two
+    minutes.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -29,7 +33,12 @@ def families(
 
     reports = check_families(names)
     done = []
-    columns = (TextColumn("checking {task.fields[family]}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("checking {task.fields[family]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:
         chosen = names or list(FAMILIES)
         task = progress.add_task("", total=len(chosen), family=chosen[0])
@@ -46,10 +55,20 @@ def families(
             report.form,
             report.attention,
             sum(report.passed.values()),
-            "; ".join([*report.missing, *report.failed, *(f"{what}: not applicable ({why})" for what, why in report.left_out.items())]),
+            "; ".join(
+                [
+                    *report.missing,
+                    *report.failed,
+                    *(f"{what}: not applicable ({why})" for what, why in report.left_out.items()),
+                ]
+            ),
         )
         for report in done
     ]
-    print_table(["family", "status", "form checked", "attention", "checks", "missing or left out, and why"], rows, right=["checks"])
+    print_table(
+        ["family", "status", "form checked", "attention", "checks", "missing or left out, and why"],
+        rows,
+        right=["checks"],
+    )
     counts = {status: sum(report.status == status for report in done) for status in ("full", "partial", "none")}
     console().print(", ".join(f"{count} {status}" for status, count in counts.items()) + f" of {len(done)} families")

@@ -25,9 +25,13 @@ def register(app: typer.Typer) -> None:
 def run(
     model: options.ModelArgument,
     text: Annotated[str, typer.Argument(help="The text to run the model on.")],
-    sites: Annotated[list[str] | None, typer.Option(help="Sites to read: resid.*, heads.3, neurons.2-4 … (may be repeated).")] = None,
+    sites: Annotated[
+        list[str] | None,
+        typer.Option(help="Sites to read: resid.*, heads.3, neurons.2-4 … (may be repeated)."),
+    ] = None,
     edit: Annotated[
-        list[str] | None, typer.Option(help="SITE[:UNITS][@POSITIONS]=ACTION[:NUMBER], such as heads.3:2=zero (may be repeated).")
+        list[str] | None,
+        typer.Option(help="SITE[:UNITS][@POSITIONS]=ACTION[:NUMBER], such as heads.3:2=zero (may be repeated)."),
     ] = None,
     pair: Annotated[str | None, typer.Option(help="A second sentence, for models of sentence pairs.")] = None,
     target: Annotated[str | None, typer.Option(help="What the decoder of an encoder–decoder model reads.")] = None,
@@ -49,22 +53,36 @@ def run(
     edits = [Edit.parse(item) for item in edit or []]
     if out is not None:
         check_free(out)
-    opened = options.open_model(model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle)
+    opened = options.open_model(
+        model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle
+    )
     batch = opened.tokenize(text, pair, target=target, truncate=truncate)
     plain = opened.run(batch, sites or ()) if not edits else opened.run(batch)
     edited = opened.run(batch, sites or (), edits) if edits else None
     shown = edited or plain
-    before, after = predictions(opened, plain, top), predictions(opened, edited, top) if edited is not None else None
+    before, after = (
+        predictions(opened, plain, top),
+        predictions(opened, edited, top) if edited is not None else None,
+    )
     continued = _continuations(opened, batch, generate, edits)
     if out is not None:
         save_run(out, opened, text, shown, edits)
     if json:
-        report = {"model": opened.name, "text": text, "edits": [str(item) for item in edits], "sites": _statistics(shown)}
+        report = {
+            "model": opened.name,
+            "text": text,
+            "edits": [str(item) for item in edits],
+            "sites": _statistics(shown),
+        }
         print_json({**report, "before": before, "after": after, "generated": continued})
         return
     if len(shown):
         rows = [(name, *facts.values()) for name, facts in _statistics(shown).items()]
-        print_table(["site", "shape", "mean", "sd", "smallest", "largest"], rows, right=["mean", "sd", "smallest", "largest"])
+        print_table(
+            ["site", "shape", "mean", "sd", "smallest", "largest"],
+            rows,
+            right=["mean", "sd", "smallest", "largest"],
+        )
     compared(before, after, edits)
     for label, passage in continued.items():
         console().print(f"{label}: {passage}", markup=False)
@@ -76,7 +94,9 @@ def _continuations(model: Model, batch: Any, count: int, edits: list[Any]) -> di
     """The text that follows, without and with the edits."""
     if count <= 0:
         return {}
-    found = {"continues" if not edits else "continues without edits": model.generate(batch, max_new_tokens=count).texts[0]}
+    found = {
+        "continues" if not edits else "continues without edits": model.generate(batch, max_new_tokens=count).texts[0]
+    }
     if edits:
         found["continues with edits"] = model.generate(batch, max_new_tokens=count, edits=edits).texts[0]
     return found
@@ -89,5 +109,8 @@ def _statistics(run: Run) -> dict[str, dict[str, Any]]:
         numbers = value.float()
         summary = (numbers.mean(), numbers.std(correction=0), numbers.min(), numbers.max())
         names = ("mean", "sd", "smallest", "largest")
-        facts[str(site)] = {"shape": list(value.shape), **{name: round(float(x), 5) for name, x in zip(names, summary, strict=True)}}
+        facts[str(site)] = {
+            "shape": list(value.shape),
+            **{name: round(float(x), 5) for name, x in zip(names, summary, strict=True)},
+        }
     return facts

@@ -43,7 +43,9 @@ def sites(
     json: options.Json = False,
 ) -> None:
     """Show the named places of a model: what can be read and edited, and how large each is."""
-    opened = options.open_model(model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle)
+    opened = options.open_model(
+        model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle
+    )
     if json:
         print_json(_as_json(opened))
     else:
@@ -56,7 +58,9 @@ def show_sites(model: Model) -> None:
     screen.print(f"[bold]{model.name}[/bold]", markup=True)
     forms = ", ".join(f"{stack}: {form}" if stack else form for stack, form in model.forms.items())
     count = sum(parameter.numel() for parameter in model.hf.parameters())
-    screen.print(f"{type(model.hf).__name__}, {count:,} parameters, {forms} blocks, {model.attention} attention, {model.device}")
+    screen.print(
+        f"{type(model.hf).__name__}, {count:,} parameters, {forms} blocks, {model.attention} attention, {model.device}"
+    )
     for note in model.notes:
         screen.print(f"Note: {note}.")
     print_table(["sites", "shape", "what"], _rows(model))

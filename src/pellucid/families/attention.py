@@ -57,9 +57,7 @@ def check_attention(case: Case, place: Place) -> Iterator[Finding]:
 
 def _mix(place: Place, pattern: Tensor, value: Tensor) -> Tensor:
     """pattern [B, H, T, S] times value [B, Hkv, S, dh], each value head shared by H/Hkv heads in a row."""
-    value = value.masked_fill(
-        ~place.keys[:, None, :, None], 0.0
-    )  # what padded keys hold is nobody's business
+    value = value.masked_fill(~place.keys[:, None, :, None], 0.0)  # what padded keys hold is nobody's business
     return pattern @ value.repeat_interleave(pattern.shape[1] // value.shape[1], dim=1)
 
 
@@ -140,16 +138,12 @@ def _scores_checks(case: Case, place: Place) -> Iterator[Finding]:
     """Recompute the pattern from query and key, or these from the stream where scores hold more."""
     pattern, query, key = place.site("pattern"), place.site("query"), place.site("key")
     if not place.stack.content:
-        recomputed = case.compare(
-            "qk", pattern, (query, key), lambda q, k: _pattern(case, place, q, k), place.queries
-        )
+        recomputed = case.compare("qk", pattern, (query, key), lambda q, k: _pattern(case, place, q, k), place.queries)
         yield recomputed
         return
     stream = f"{place.home}resid.{place.layer}"
     for site, which in ((query, 0), (key, 1)):
-        yield case.judge(
-            "qk", site, (site, stream), _content_error(case, place, which), note="from the stream"
-        )
+        yield case.judge("qk", site, (site, stream), _content_error(case, place, which), note="from the stream")
 
 
 def _content_error(case: Case, place: Place, which: int) -> Callable[[Tensor, Tensor], float]:
@@ -174,9 +168,7 @@ def _project(case: Case, place: Place, stream: Tensor, which: int) -> Tensor:
     if case.name == "deberta-v2":
         flat = case.linear(f"{path}.{('query_proj', 'key_proj')[which]}", stream, place.layer)
         return flat.unflatten(-1, (heads, -1)).transpose(1, 2)
-    each = case.linear(f"{path}.in_proj", stream, place.layer).unflatten(
-        -1, (heads, -1)
-    )  # q, k, v of each head
+    each = case.linear(f"{path}.in_proj", stream, place.layer).unflatten(-1, (heads, -1))  # q, k, v of each head
     split = each.chunk(3, dim=-1)[which].transpose(1, 2)
     if which == 1:
         return split

@@ -102,9 +102,7 @@ def _bert(base: str) -> Stack:
     )
 
 
-_BERT_HEAD = Head(
-    "cls.predictions.decoder", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"
-)
+_BERT_HEAD = Head("cls.predictions.decoder", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")
 _ROBERTA_HEAD = Head("lm_head.decoder", "lm_head.dense", "lm_head.layer_norm")
 _ELECTRA_HEAD = Head("generator_lm_head", "generator_predictions.dense", "generator_predictions.LayerNorm")
 _LM = Head("lm_head")
@@ -395,6 +393,4 @@ def _encoder_decoders() -> dict[str, Row]:
     }
 
 
-ROWS: Mapping[str, Row] = MappingProxyType(
-    {**_encoders(), **_decoders(), **_llama_like(), **_encoder_decoders()}
-)
+ROWS: Mapping[str, Row] = MappingProxyType({**_encoders(), **_decoders(), **_llama_like(), **_encoder_decoders()})

@@ -80,7 +80,9 @@ def check_family(family: Family) -> Report:
     try:
         for setting in ("eager", "sdpa"):
             _check_setting(family, setting, torch.float32, report)
-            with torch.backends.mkldnn.flags(enabled=False, allow_tf32=False):  # some machines announce bfloat16 instructions they lack
+            with torch.backends.mkldnn.flags(
+                enabled=False, allow_tf32=False
+            ):  # some machines announce bfloat16 instructions they lack
                 _check_setting(family, setting, torch.bfloat16, report)
     finally:
         torch.set_num_threads(threads)
@@ -127,7 +129,7 @@ class _Case:
         return arguments
 
     def plain(self, batch: Batch, *, gradients: bool = False) -> Tensor:
-        """The first output of the same network without any capture (fused kernels differ with and without gradients)."""
+        """The first output of the same network without capture (fused kernels differ with and without gradients)."""
         with torch.set_grad_enabled(gradients):
             return next(iter(self.model.hf(**self.arguments(batch)).values())).detach()
 
@@ -195,14 +197,23 @@ def _recomposition(case: _Case, report: Report) -> None:
         for finding in _findings(case, case.model.run(batch, case.model.sites), batch):
             if finding.check == "pattern_eager" and case.model.attention == "fused" and case.dtype != torch.float32:
                 continue  # fused and eager streams drift apart in half precision; float32 has compared them
-            detail = f"{case.label}, {side} padding: {finding.site} is off by {finding.error:.1e} {finding.note}".rstrip()
+            detail = (
+                f"{case.label}, {side} padding: {finding.site} is off by {finding.error:.1e} {finding.note}".rstrip()
+            )
             report.note(finding.check, finding.ok, detail)
 
 
 def _findings(case: _Case, run: Run, batch: Batch) -> list[Finding]:
     captured = {str(site): run[site] for site in run}
-    arguments = case.arguments(batch)
-    return recompose(case.family, case.model.hf, captured, arguments, eager_model=case.eager, tolerance=TOLERANCE[case.dtype])  # type: ignore[arg-type]
+    network: Any = case.model.hf
+    return recompose(
+        case.family,
+        network,
+        captured,
+        case.arguments(batch),
+        eager_model=case.eager,
+        tolerance=TOLERANCE[case.dtype],
+    )
 
 
 def _unpadded(case: _Case, report: Report) -> None:
@@ -225,7 +236,9 @@ def _row(batch: Batch, row: int) -> Batch:
     real = batch.mask[row].bool()
     if batch.target_ids is None or batch.target_mask is None:
         return Batch.of_ids(batch.ids[row][real][None])
-    return Batch.of_ids(batch.ids[row][real][None], target_ids=batch.target_ids[row][batch.target_mask[row].bool()][None])
+    return Batch.of_ids(
+        batch.ids[row][real][None], target_ids=batch.target_ids[row][batch.target_mask[row].bool()][None]
+    )
 
 
 def _edits(case: _Case, report: Report) -> None:
@@ -239,7 +252,11 @@ def _edits(case: _Case, report: Report) -> None:
             report.left_out[f"edit {site.kind}"] = "window"
             continue
         if site.kind == "pattern" and case.model.attention == "fused":
-            _refuses(lambda edit=edit: case.model.run(batch, (), edit), report, f"{case.label}: editing {site} was not refused")
+            _refuses(
+                lambda edit=edit: case.model.run(batch, (), edit),
+                report,
+                f"{case.label}: editing {site} was not refused",
+            )
             continue
         run = case.model.run(batch, case.model.sites, edit)
         part = run[site][:, unit] if site.per_head else run[site][..., unit]
@@ -247,9 +264,17 @@ def _edits(case: _Case, report: Report) -> None:
         changed = next(iter(run.output.values()))
         report.note("edit", not _bits(changed, plain), f"{case.label}: zeroing {site} does not reach the output")
         _recomposed_under_edit(case, run, batch, site, report)
-        report.note("undo", _bits(case.plain(batch), plain), f"{case.label}: after editing {site} the output is not restored")
+        report.note(
+            "undo",
+            _bits(case.plain(batch), plain),
+            f"{case.label}: after editing {site} the output is not restored",
+        )
     before = _hooks(case.model)  # transformers leaves hooks of its own
-    _refuses(lambda: case.model.run(batch, (), Edit.set(_middle_sites(case.model)[0], torch.ones(3, 5))), report, "bad shape not refused")
+    _refuses(
+        lambda: case.model.run(batch, (), Edit.set(_middle_sites(case.model)[0], torch.ones(3, 5))),
+        report,
+        "bad shape not refused",
+    )
     report.note("hooks", _hooks(case.model) == before, f"{case.label}: hooks are left after a refused edit")
 
 
@@ -259,20 +284,33 @@ def _recomposed_under_edit(case: _Case, run: Run, batch: Batch, site: Site, repo
         return
     for finding in _findings(case, run, batch):
         if finding.check in ("heads", "attn", "mlp", "stream") and finding.site != str(site):
-            report.note("edit", finding.ok, f"{case.label}: with {site} edited, {finding.site} is off by {finding.error:.1e}")
+            report.note(
+                "edit",
+                finding.ok,
+                f"{case.label}: with {site} edited, {finding.site} is off by {finding.error:.1e}",
+            )
 
 
 def _gradients(case: _Case, report: Report) -> None:
     """Gradients reach every site, and asking for them leaves the output as it was."""
     batch = case.batch()
     fixed = case.model._survey.located.read_only  # pyright: ignore[reportPrivateUsage]
-    sites = [site for site in case.model.sites if site not in fixed and (site.kind != "pattern" or case.model.attention == "eager")]
+    sites = [
+        site
+        for site in case.model.sites
+        if site not in fixed and (site.kind != "pattern" or case.model.attention == "eager")
+    ]
     run = case.model.run(batch, sites, gradients=True)
     output = next(iter(run.output.values()))
-    report.note("output", _bits(output.detach(), case.plain(batch, gradients=True)), f"{case.label}: gradients change the output")
+    report.note(
+        "output",
+        _bits(output.detach(), case.plain(batch, gradients=True)),
+        f"{case.label}: gradients change the output",
+    )
     weights = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output.dtype)
     slopes = torch.autograd.grad((output * weights).float().sum(), [run[site] for site in sites], allow_unused=True)
-    for site, slope in zip(sites, slopes, strict=True):
+    found: list[Tensor | None] = list(slopes)
+    for site, slope in zip(sites, found, strict=True):
         flows = slope is not None and bool(slope.isfinite().all()) and bool(slope.any())
         report.note("gradient", flows, f"{case.label}: no gradient reaches {site}")
 
@@ -282,7 +320,9 @@ def _middle_sites(model: Model) -> list[Site]:
     chosen: dict[tuple[str | None, str], Site] = {}
     for site in model.sites:
         if site.kind != "routing" and (site.layer in (1, None) or (site.stack, site.kind) not in chosen):
-            chosen[(site.stack, site.kind)] = site if site.layer in (0, 1, None) else chosen.get((site.stack, site.kind), site)
+            chosen[(site.stack, site.kind)] = (
+                site if site.layer in (0, 1, None) else chosen.get((site.stack, site.kind), site)
+            )
     return list(chosen.values())
 
 
@@ -303,7 +343,8 @@ def _refuses(call: Callable[[], Any], report: Report, detail: str) -> None:
 
 def _hooks(model: Model) -> int:
     """Hooks left on any module."""
-    return sum(len(part._forward_hooks) + len(part._forward_pre_hooks) for part in model.hf.modules())
+    parts: list[Any] = list(model.hf.modules())
+    return sum(len(part._forward_hooks) + len(part._forward_pre_hooks) for part in parts)
 
 
 def _bits(one: Tensor, other: Tensor) -> bool:

@@ -177,9 +177,7 @@ def _hidden_states(case: Case, prefix: str, stack: Stack) -> Iterator[Finding]:
     def error(stream: Tensor) -> float:
         return difference(_finished(case, stack, stream), own[depth].float(), real)
 
-    yield case.judge(
-        "hidden_states", last, (last,), error, note="after the final norm" if stack.final_norm else ""
-    )
+    yield case.judge("hidden_states", last, (last,), error, note="after the final norm" if stack.final_norm else "")
 
 
 def _finished(case: Case, stack: Stack, stream: Tensor) -> Tensor:
@@ -210,6 +208,4 @@ def _logits(case: Case) -> Finding:
             logits = cap * torch.tanh(logits / cap)
         return logits + case.model.get_buffer(head.bias).float() if head.bias else logits
 
-    return case.compare(
-        "logits", "logits", (f"{prefix}resid.{case.depth(stack)}",), reference, case.real(prefix)
-    )
+    return case.compare("logits", "logits", (f"{prefix}resid.{case.depth(stack)}",), reference, case.real(prefix))

@@ -1,15 +1,16 @@
 """Reading and changing attention through transformers' attention interface.
 
-Two attention functions are registered under names of our own, together with the mask function each needs (a name without
-a mask function would silently run without a mask). They call the very function the model would have used; what passes
-is shown to the recorder of the running pass, held in a context variable. Outside a pass they are transparent.
+Two attention functions are registered under names of our own, together with the mask function each needs (a name
+without a mask function would silently run without a mask). They call the very function the model would have used;
+what passes is shown to the recorder of the running pass, held in a context variable. Outside a pass they are
+transparent.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -54,7 +55,7 @@ _listener: ContextVar[Listener | None] = ContextVar("pellucid_attention", defaul
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listening(listener: Listener) -> Generator[None]:
     """Shows every attention call made in the block to `listener`."""
     token = _listener.set(listener)
     try:
@@ -64,10 +65,14 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def attention_name(module: nn.Module, name: str) -> Iterator[None]:
+def attention_name(module: nn.Module, name: str) -> Generator[None]:
     """Makes every part of a model use the attention function `name`, and puts the old names back."""
-    configs = {id(part.config): part.config for part in module.modules() if hasattr(part, "config")}
-    before = [(config, config._attn_implementation_internal) for config in configs.values() if hasattr(config, "_attn_implementation_internal")]
+    configs: dict[int, Any] = {id(part.config): part.config for part in module.modules() if hasattr(part, "config")}
+    before = [
+        (config, config._attn_implementation_internal)
+        for config in configs.values()
+        if hasattr(config, "_attn_implementation_internal")
+    ]
     try:
         for config, _ in before:
             config._attn_implementation_internal = name
@@ -79,7 +84,9 @@ def attention_name(module: nn.Module, name: str) -> Iterator[None]:
 
 def uses_interface(cls: type[nn.Module]) -> bool:
     """Whether a model's own file dispatches attention through the interface."""
-    return any(hasattr(sys.modules[base.__module__], "ALL_ATTENTION_FUNCTIONS") for base in cls.__mro__ if _is_model_file(base))
+    return any(
+        hasattr(sys.modules[base.__module__], "ALL_ATTENTION_FUNCTIONS") for base in cls.__mro__ if _is_model_file(base)
+    )
 
 
 def _is_model_file(cls: type) -> bool:
@@ -95,7 +102,14 @@ def _own(module: nn.Module, name: str) -> Any:
     raise RuntimeError(f"{type(module).__name__} has no {name} in its own file")
 
 
-def _fused(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any):
+def _fused(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **options: Any,
+):
     attend: Attend = _own(module, "ALL_ATTENTION_FUNCTIONS")["sdpa"]
     call = _call_of(module)
     if call is None:
@@ -109,7 +123,14 @@ def _fused(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attenti
     return output, weights
 
 
-def _eager(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any):
+def _eager(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **options: Any,
+):
     attend: Attend = _own(module, "eager_attention_forward")
     call = _call_of(module)
     if call is None:
@@ -129,7 +150,8 @@ def _eager(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attenti
 
 
 class _PatternOnly:
-    """Shows only the pattern to a call: query, key and value have passed it already, before grouped heads were repeated."""
+    """Shows only the pattern to a call: query, key and value have passed it already, before grouped heads were
+    repeated."""
 
     def __init__(self, call: AttentionCall) -> None:
         self._call = call

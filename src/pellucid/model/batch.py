@@ -43,10 +43,14 @@ class Batch:
 
         ids = torch.as_tensor(ids)
         if ids.dim() != 2 or ids.numel() == 0:
-            raise TextError(f"Token ids must be a matrix [sequences, tokens] with at least one token; got shape {tuple(ids.shape)}.")
+            raise TextError(
+                f"Token ids must be a matrix [sequences, tokens] with at least one token; got shape {tuple(ids.shape)}."
+            )
         mask = torch.ones_like(ids) if mask is None else mask
         if mask.shape != ids.shape:
-            raise TextError(f"The mask has shape {tuple(mask.shape)} and the ids {tuple(ids.shape)}; they must be equal.")
+            raise TextError(
+                f"The mask has shape {tuple(mask.shape)} and the ids {tuple(ids.shape)}; they must be equal."
+            )
         special = torch.zeros_like(ids, dtype=torch.bool) if special is None else special.bool()
         if target_ids is not None and target_mask is None:
             target_mask = torch.ones_like(target_ids)
@@ -70,8 +74,8 @@ class Batch:
     def inputs(self, accepted: frozenset[str], *, causal: bool) -> dict[str, Tensor]:
         """The model's keyword arguments, of those it accepts.
 
-        For causal models a batch padded on the left brings its own positions, so that padding changes nothing for the real
-        tokens. (Others number positions from the left edge or from the first real token: that is theirs to say.)
+        For causal models a batch padded on the left brings its own positions, so that padding changes nothing for the
+        real tokens. (Others number positions from the left edge or from the first real token: that is theirs to say.)
         """
         inputs: dict[str, Any] = {"input_ids": self.ids, "attention_mask": self.mask}
         if self.types is not None and "token_type_ids" in accepted:

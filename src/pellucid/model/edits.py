@@ -1,4 +1,4 @@
-"""Edits: changes to the tensors passing at a site, on chosen heads, neurons and positions, for the length of one run."""
+"""Edits: changes to the tensors passing at a site, on chosen heads, neurons and positions, during one run."""
 
 from __future__ import annotations
 
@@ -37,34 +37,60 @@ class Edit:
     positions: tuple[int, ...] | None = None
 
     @classmethod
-    def zero(cls, site: str | Site, *, heads: Indices = None, neurons: Indices = None, positions: Indices = None) -> Edit:
+    def zero(
+        cls, site: str | Site, *, heads: Indices = None, neurons: Indices = None, positions: Indices = None
+    ) -> Edit:
         """Sets the chosen part to zero."""
         return cls(site, "zero", None, _units(heads, neurons), _indices(positions))
 
     @classmethod
     def mean(
-        cls, site: str | Site, value: Tensor | None = None, *, heads: Indices = None, neurons: Indices = None, positions: Indices = None
+        cls,
+        site: str | Site,
+        value: Tensor | None = None,
+        *,
+        heads: Indices = None,
+        neurons: Indices = None,
+        positions: Indices = None,
     ) -> Edit:
         """Replaces the chosen part by a mean: `value`, or where none is given the mean over the batch's real tokens."""
         return cls(site, "mean", value, _units(heads, neurons), _indices(positions))
 
     @classmethod
     def set(
-        cls, site: str | Site, value: Tensor | float, *, heads: Indices = None, neurons: Indices = None, positions: Indices = None
+        cls,
+        site: str | Site,
+        value: Tensor | float,
+        *,
+        heads: Indices = None,
+        neurons: Indices = None,
+        positions: Indices = None,
     ) -> Edit:
         """Sets the chosen part to a number, or to a tensor that fits it."""
         return cls(site, "set", value, _units(heads, neurons), _indices(positions))
 
     @classmethod
     def scale(
-        cls, site: str | Site, value: Tensor | float, *, heads: Indices = None, neurons: Indices = None, positions: Indices = None
+        cls,
+        site: str | Site,
+        value: Tensor | float,
+        *,
+        heads: Indices = None,
+        neurons: Indices = None,
+        positions: Indices = None,
     ) -> Edit:
         """Multiplies the chosen part by a number, or by one number per chosen head or feature."""
         return cls(site, "scale", value, _units(heads, neurons), _indices(positions))
 
     @classmethod
     def add(
-        cls, site: str | Site, value: Tensor | float, *, heads: Indices = None, neurons: Indices = None, positions: Indices = None
+        cls,
+        site: str | Site,
+        value: Tensor | float,
+        *,
+        heads: Indices = None,
+        neurons: Indices = None,
+        positions: Indices = None,
     ) -> Edit:
         """Adds a number or a vector to the chosen part."""
         return cls(site, "add", value, _units(heads, neurons), _indices(positions))
@@ -83,23 +109,40 @@ class Edit:
         return cls(site, "patch", source, _units(heads, neurons), _indices(positions))
 
     @classmethod
-    def gate(cls, site: str | Site, value: Tensor, *, heads: Indices = None, neurons: Indices = None, positions: Indices = None) -> Edit:
+    def gate(
+        cls,
+        site: str | Site,
+        value: Tensor,
+        *,
+        heads: Indices = None,
+        neurons: Indices = None,
+        positions: Indices = None,
+    ) -> Edit:
         """Multiplies each chosen head or feature by its own gate; gradients reach `value`."""
         return cls(site, "gate", value, _units(heads, neurons), _indices(positions))
 
     @classmethod
     def parse(cls, text: str) -> Edit:
-        """An edit written `SITE[:UNITS][@POSITIONS]=ACTION[:NUMBER]`, such as `heads.3:2,5=zero` or `neurons.4:17@0=set:3`."""
+        """An edit written `SITE[:UNITS][@POSITIONS]=ACTION[:NUMBER]`, such as `heads.3:2,5=zero` or
+        `neurons.4:17@0=set:3`."""
         match = re.fullmatch(r"\s*([\w.\-]+)(?::([\d,\-]+))?(?:@([\d,\-]+))?\s*=\s*(\w+)(?::(\S+))?\s*", text)
-        form = "write SITE[:UNITS][@POSITIONS]=ACTION[:NUMBER], for example 'heads.3:2=zero' or 'neurons.4:17=scale:0.5'"
+        form = (
+            "write SITE[:UNITS][@POSITIONS]=ACTION[:NUMBER], for example 'heads.3:2=zero' or 'neurons.4:17=scale:0.5'"
+        )
         if match is None:
             raise EditError(f"The edit {text!r} cannot be read; {form}.")
         site, units, positions, action, number = match.groups()
         if action not in ("zero", "mean", "set", "scale", "add"):
-            raise EditError(f"The edit {text!r} asks for {action!r}; the actions are zero, mean, set:NUMBER, scale:NUMBER and add:NUMBER.")
+            raise EditError(
+                f"The edit {text!r} asks for {action!r}; the actions are zero, mean, set:NUMBER, scale:NUMBER and "
+                "add:NUMBER."
+            )
         takes_number = action in ("set", "scale", "add")
         if takes_number != (number is not None):
-            raise EditError(f"The edit {text!r} {'needs a number after' if takes_number else 'takes no number after'} {action!r}; {form}.")
+            raise EditError(
+                f"The edit {text!r} {'needs a number after' if takes_number else 'takes no number after'} "
+                f"{action!r}; {form}."
+            )
         try:
             value = float(number) if number is not None else None
             return cls(site, action, value, _span(units), _span(positions))
@@ -124,14 +167,20 @@ class Edit:
         if self.positions and site.kind == "logits" and len(sizes) == 1:
             return
         if self.action == "patch" and isinstance(self.value, Mapping) and site not in self.value:
-            raise EditError(f"The run to patch from did not record {site}; ask for it with sites=['{site}'] in that run.")
+            raise EditError(
+                f"The run to patch from did not record {site}; ask for it with sites=['{site}'] in that run."
+            )
         chosen = len(self.units) if self.units else count
         shape = tuple(getattr(self.value, "shape", ())) if not isinstance(self.value, Mapping) else ()
         if self.action in _PER_UNIT and len(shape) == 1 and shape[0] not in (1, chosen):
-            raise EditError(f"{self.action} at {site} got {shape[0]} values for {chosen} {noun}s; give one number per chosen {noun}.")
+            raise EditError(
+                f"{self.action} at {site} got {shape[0]} values for {chosen} {noun}s; give one number per chosen "
+                f"{noun}."
+            )
 
     def apply(self, tensor: Tensor, site: Site, *, offset: int = 0, real: Tensor | None = None) -> Tensor:
-        """The tensor with the edit made, on a copy; `offset` is the position of its first token, `real` [B, T] its true tokens."""
+        """The tensor with the edit made, on a copy; `offset` is the position of its first token, `real` [B, T] its
+        true tokens."""
         unit_axis, position_axis = (1, 2) if site.per_head else (tensor.dim() - 1, 1)
         positions = self._local_positions(site, tensor, position_axis, offset)
         if positions is not None and not positions:
@@ -142,7 +191,8 @@ class Edit:
             new = self._new(part, site, index, tensor, real).to(part.dtype).expand_as(part)
         except RuntimeError:
             raise EditError(
-                f"The value of {self.action} at {site} has shape {_shape(self.value)}, which does not fit the chosen part, "
+                f"The value of {self.action} at {site} has shape {_shape(self.value)}, which does not fit the "
+                "chosen part, "
                 f"of shape {tuple(part.shape)}."
             ) from None
         out = tensor.clone()
@@ -167,7 +217,9 @@ class Edit:
             "scale": lambda: part * given(),
             "gate": lambda: part * given(),
             "add": lambda: part + given(),
-            "mean": lambda: given() if self.value is not None else _batch_mean(tensor, site, real)[index_without_batch(index)],
+            "mean": lambda: (
+                given() if self.value is not None else _batch_mean(tensor, site, real)[index_without_batch(index)]
+            ),
             "patch": lambda: self._source(site, tensor)[index],
         }
         return makers[self.action]()
@@ -176,7 +228,8 @@ class Edit:
         source = self.value[site] if isinstance(self.value, Mapping) else self.value
         if tuple(source.shape) != tuple(tensor.shape):
             raise EditError(
-                f"The patch for {site} has shape {tuple(source.shape)} and the run has {tuple(tensor.shape)}; patch between runs of "
+                f"The patch for {site} has shape {tuple(source.shape)} and the run has {tuple(tensor.shape)}; patch "
+                "between runs of "
                 "equal batch and length."
             )
         return source.to(tensor)
@@ -191,7 +244,9 @@ class Edit:
         if offset == 0:
             outside = [p for p in self.positions if p < -length or (p >= length and length > 1)]
             if outside:
-                raise SiteError(f"{site} has {length} positions, 0 to {length - 1}; position {outside[0]} does not exist.")
+                raise SiteError(
+                    f"{site} has {length} positions, 0 to {length - 1}; position {outside[0]} does not exist."
+                )
             return [p % length for p in self.positions if p < length]
         return [p - offset for p in self.positions if offset <= p < offset + length]
 
@@ -214,13 +269,19 @@ def _batch_mean(tensor: Tensor, site: Site, real: Tensor | None) -> Tensor:
 
 
 def _index(
-    tensor: Tensor, unit_axis: int, units: tuple[int, ...] | None, position_axis: int, positions: list[int] | None
+    tensor: Tensor,
+    unit_axis: int,
+    units: tuple[int, ...] | None,
+    position_axis: int,
+    positions: list[int] | None,
 ) -> tuple[Any, ...]:
     """An index that picks units × positions and leaves the other axes whole."""
     import torch
 
     index: list[Any] = [slice(None)] * tensor.dim()
-    chosen = [(axis, list(values)) for axis, values in ((unit_axis, units), (position_axis, positions)) if values is not None]
+    chosen = [
+        (axis, list(values)) for axis, values in ((unit_axis, units), (position_axis, positions)) if values is not None
+    ]
     chosen.sort()
     for place, (axis, values) in enumerate(chosen):
         picked = torch.tensor(values, device=tensor.device)
@@ -256,4 +317,8 @@ def _span(text: str | None) -> tuple[int, ...] | None:
 
 def _shape(value: Any) -> tuple[int, ...] | str:
     shape = getattr(value, "shape", None)
-    return tuple(shape) if shape is not None else ("one number" if isinstance(value, (int, float)) and math.isfinite(value) else "unknown")
+    return (
+        tuple(shape)
+        if shape is not None
+        else ("one number" if isinstance(value, (int, float)) and math.isfinite(value) else "unknown")
+    )

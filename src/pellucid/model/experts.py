@@ -1,8 +1,8 @@
 """Neurons of mixture-of-experts layers: the hidden units of every expert a token was routed to.
 
-An experts module stores its weights as three-dimensional parameters and computes them by one of several fused kernels,
-so its hidden units are computed beside the pass. Only an edit or a gradient replaces the module's output, and then by
-exactly what the model computed plus the change.
+An experts module stores its weights as three-dimensional parameters and computes them by one of several fused
+kernels, so its hidden units are computed beside the pass. Only an edit or a gradient replaces the module's output,
+and then by exactly what the model computed plus the change.
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ class Routed:
     @classmethod
     def of(cls, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Routed:
         states, chosen, weights = [*args, *kwargs.values()][:3]
-        return cls(module, states.reshape(-1, states.shape[-1]), chosen.reshape(-1, chosen.shape[-1]), weights.reshape(chosen.shape[0], -1))
+        return cls(
+            module,
+            states.reshape(-1, states.shape[-1]),
+            chosen.reshape(-1, chosen.shape[-1]),
+            weights.reshape(chosen.shape[0], -1),
+        )
 
     @property
     def count(self) -> int:
@@ -111,7 +116,9 @@ class ExpertsRecorder:
         """Whether the call now running is the one this recorder is for (a shared module is called several times)."""
         return self._recorder.next_call(f"experts:{part}:{self._units}") == self._call
 
-    def _experts(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> Tensor | None:
+    def _experts(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
+    ) -> Tensor | None:
         if not self._mine("routed"):
             return None
         recorder, routed = self._recorder, Routed.of(module, args, kwargs)

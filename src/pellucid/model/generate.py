@@ -38,11 +38,25 @@ def generate(
         given["decoder_input_ids"] = arguments["decoder_input_ids"]
         length = given["decoder_input_ids"].shape[1]
     if model.limit is not None and length + max_new_tokens > model.limit:
-        raise TextError(f"The prompt has {length} tokens and {max_new_tokens} more are asked for; this model takes at most {model.limit} in all.")
+        raise TextError(
+            f"The prompt has {length} tokens and {max_new_tokens} more are asked for; this model takes at most "
+            f"{model.limit} in all."
+        )
     sampling: dict[str, Any] = {"do_sample": temperature > 0, "num_beams": 1, "use_cache": True}
     if temperature > 0:
         sampling.update(temperature=temperature, top_k=top_k or 0, top_p=1.0 if top_p is None else top_p)
-    pad = next((i for i in (hf.generation_config.pad_token_id, getattr(model.tokenizer, "pad_token_id", None), _eos(hf)) if i is not None), 0)
+    pad = next(
+        (
+            i
+            for i in (
+                hf.generation_config.pad_token_id,
+                getattr(model.tokenizer, "pad_token_id", None),
+                _eos(hf),
+            )
+            if i is not None
+        ),
+        0,
+    )
     devices = [] if model.device.type == "cpu" else [model.device]
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         torch.manual_seed(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,7 +143,7 @@ class Recorder:
     # -- installation ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def installed(self, attention: str) -> Iterator[Recorder]:
+    def installed(self, attention: str) -> Generator[Recorder]:
         """Hooks in place for the block, and every trace of them removed at its end, whatever happens."""
         with ExitStack() as stack:
             self._hook(stack, self.module.register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True))
@@ -156,7 +156,10 @@ class Recorder:
                     layer.install(stack, parts, name)
             for site, window in self.located.windows.items():
                 if self.touches(site):
-                    self._hook(stack, parts[window.module].register_forward_hook(self._window_hook(site, window), with_kwargs=True))
+                    self._hook(
+                        stack,
+                        parts[window.module].register_forward_hook(self._window_hook(site, window), with_kwargs=True),
+                    )
             if self._attention_sites():
                 self._listen(stack, parts, attention)
             yield self
@@ -201,7 +204,11 @@ class Recorder:
         self._scope.pop()
 
     def _attention_sites(self) -> list[Site]:
-        inside = [site.beside(kind) for site in self.located.attention.values() for kind in ("query", "key", "value", "pattern")]
+        inside = [
+            site.beside(kind)
+            for site in self.located.attention.values()
+            for kind in ("query", "key", "value", "pattern")
+        ]
         return [site for site in (*inside, *self.located.inline) if self.touches(site)]
 
     def _points(self) -> dict[str, list[tuple[Tap, Site]]]:
@@ -238,13 +245,19 @@ class Recorder:
         before = [(tap, site) for tap, site in points if tap.end == "input"]
         after = [(tap, site) for tap, site in points if tap.end == "output"]
 
-        def pre(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        def pre(
+            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
             call = self.next_call(f"in:{name}")
             arguments: Any = {"args": args, "kwargs": kwargs}
             for tap, site in before:
                 if tap.call == call:
                     arguments = self._pass(tap, site, arguments)
-            return (arguments["args"], arguments["kwargs"]) if arguments["args"] is not args or arguments["kwargs"] is not kwargs else None
+            return (
+                (arguments["args"], arguments["kwargs"])
+                if arguments["args"] is not args or arguments["kwargs"] is not kwargs
+                else None
+            )
 
         def post(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
             call = self.next_call(f"out:{name}")
@@ -282,22 +295,45 @@ class Recorder:
         if not rewritten:
             return container
         new = tap.layout.write(new if tap.scale == 1.0 else new / tap.scale, native, self.frame.size)
-        exact = edited or tap.scale == 1.0  # scaling back rounds, which without an edit must not show
-        return put_slot(container, slot, new if exact else _with_gradient_of(new, native))
+        return put_slot(container, slot, new if edited or new is native else _with_gradient_of(new, native))
 
     def _window_hook(self, site: Site, window: Window) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             if kwargs.get("is_global_attn"):
-                raise ModelError(f"{site} cannot be read: this pass uses global attention, whose pattern is not one T × T matrix.")
+                raise ModelError(
+                    f"{site} cannot be read: this pass uses global attention, whose pattern is not one T × T matrix."
+                )
             query, key = self._partial[site.beside("query")], self._partial[site.beside("key")]
             self.through_pattern(site, windowed_pattern(query, key, window.radius, self.frame.real.get(site.stack)))
 
         return hook
 
 
+class _Swap(torch.autograd.Function):
+    """Gives `value`, bit for bit and in its memory layout, with the derivatives of `path`, equal up to rounding."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(value: Tensor, path: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        return None
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return None, grad
+
+    @staticmethod
+    def jvp(ctx: Any, value: Tensor | None, path: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return path
+
+
 def _with_gradient_of(path: Tensor, value: Tensor) -> Tensor:
-    """Exactly `value`, with the gradient of `path`, which equals it up to rounding."""
-    return value.detach() + (path - path.detach())
+    swapped: Any = _Swap.apply(value.detach(), path)
+    return swapped
 
 
 class _AttentionCall:
@@ -330,5 +366,5 @@ class _AttentionCall:
         return self._through("heads", heads) if self._site.beside("heads") in self._recorder.located.inline else heads
 
     def projected(self, output: Tensor) -> Tensor:
-        """The output projection of a module that computes it itself: the site `attn`, and the sums that it completes."""
+        """The output projection of a module that computes it itself: the site `attn`, and sums that it completes."""
         return self._through("attn", output)

@@ -1,11 +1,12 @@
-"""Opening models: folders, hub names, GGUF files and ready model objects, with one clear sentence for all that can go wrong."""
+"""Opening models: folders, hub names, GGUF files and ready model objects, with one clear sentence for all that can go
+wrong."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -68,7 +69,8 @@ def open_object(module: Any, tokenizer: Any) -> Opened:
         )
     if names[setting] == "fused" and not uses_interface(type(module)):
         raise ModelError(
-            f"{type(module).__name__} computes attention by itself, and this object uses its fused kernel, which shows nothing. "
+            f"{type(module).__name__} computes attention by itself, and this object uses its fused kernel, which "
+            "shows nothing. "
             "Load it with attn_implementation='eager'."
         )
     name = getattr(module.config, "_name_or_path", "") or type(module).__name__
@@ -127,10 +129,14 @@ def _local(source: str | Path) -> str | Path:
     if path.is_dir():
         if not (path / "config.json").is_file():
             found = listing(sorted(item.name for item in path.iterdir()))
-            raise ModelError(f"The folder {str(source)!r} has no config.json, so it is not a complete model; it contains {found}.")
+            raise ModelError(
+                f"The folder {str(source)!r} has no config.json, so it is not a complete model; it contains {found}."
+            )
         return path
     if path.is_file():
-        raise ModelError(f"{str(source)!r} is a file; give the folder that holds config.json and the weights, or a .gguf file.")
+        raise ModelError(
+            f"{str(source)!r} is a file; give the folder that holds config.json and the weights, or a .gguf file."
+        )
     text = str(source)
     if isinstance(source, Path) or text.startswith((".", "/", "~")) or text.count("/") > 1 or "\\" in text:
         raise ModelError(f"There is no folder {text!r}; check the path.")
@@ -145,17 +151,23 @@ def _check_weights(folder: Path, *, allow_pickle: bool) -> None:
         wanted = set(json.loads(index.read_text())["weight_map"].values())
         absent = sorted(wanted - {item.name for item in safe})
         if absent:
-            raise ModelError(f"The folder {str(folder)!r} is half copied: {listing(absent)} of {len(wanted)} weight files are missing. Copy them again.")
+            raise ModelError(
+                f"The folder {str(folder)!r} is half copied: {listing(absent)} of {len(wanted)} weight files are "
+                "missing. Copy them again."
+            )
     if safe:
         return
     pickled = sorted(item.name for item in folder.iterdir() if item.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"))
     if pickled and not allow_pickle:
         raise ModelError(
-            f"The folder {str(folder)!r} has its weights only as pickle ({listing(pickled)}), which can run code when opened. "
+            f"The folder {str(folder)!r} has its weights only as pickle ({listing(pickled)}), which can run code "
+            "when opened. "
             "Convert them to safetensors, or pass allow_pickle=True (--allow-pickle) if you trust where they come from."
         )
     if not pickled:
-        raise ModelError(f"The folder {str(folder)!r} has a config.json but no weights (*.safetensors); copy the whole model.")
+        raise ModelError(
+            f"The folder {str(folder)!r} has a config.json but no weights (*.safetensors); copy the whole model."
+        )
 
 
 def _class_for(config: Any, head: str, name: str) -> tuple[Any, str]:
@@ -166,7 +178,10 @@ def _class_for(config: Any, head: str, name: str) -> tuple[Any, str]:
     mapping = getattr(transformers, HEADS[head])._model_mapping
     if type(config) not in mapping:
         known = [other for other, auto in HEADS.items() if type(config) in getattr(transformers, auto)._model_mapping]
-        raise ModelError(f"{name!r} is a {config.model_type} model, which has no {head!r} head; it can be opened with {listing(known)}.")
+        raise ModelError(
+            f"{name!r} is a {config.model_type} model, which has no {head!r} head; it can be opened with "
+            f"{listing(known)}."
+        )
     found = mapping[type(config)]
     return (found[0] if isinstance(found, tuple) else found), head
 
@@ -181,7 +196,9 @@ def _check_head(missing: Any, name: str, head: str, *, new_head: bool) -> list[s
     if not absent:
         return []
     if new_head:
-        return [f"{len(absent)} weights are not in the checkpoint and were newly initialised: {listing(absent, most=4)}"]
+        return [
+            f"{len(absent)} weights are not in the checkpoint and were newly initialised: {listing(absent, most=4)}"
+        ]
     raise ModelError(
         f"{name!r} has no weights for the head {head!r} ({listing(absent, most=3)} are missing). "
         "Open it with head='none', or pass new_head=True to start with an untrained head."
@@ -208,9 +225,13 @@ def _converted(path: Path) -> Path:
         return folder
     lacking = [package for package in ("gguf", "accelerate") if find_spec(package) is None]
     if lacking:
-        raise ModelError(f"Opening a GGUF file needs {listing(lacking)}; install what is missing with: pip install 'pellucid[gguf]'.")
+        raise ModelError(
+            f"Opening a GGUF file needs {listing(lacking)}; install what is missing with: pip install 'pellucid[gguf]'."
+        )
     with _plain_errors(str(path)), _quiet():
-        module = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+        module = transformers.AutoModelForCausalLM.from_pretrained(
+            path.parent, gguf_file=path.name, dtype=torch.float32
+        )
         tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     module = _unquantised(module)
     work = folder.with_name(f"{folder.name}.{os.getpid()}.part")
@@ -239,7 +260,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Generator[None]:
     """Keeps transformers from printing its own reports and bars; what matters is raised or noted by us."""
     from transformers.utils import logging
 
@@ -255,7 +276,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _plain_errors(name: str) -> Iterator[None]:
+def _plain_errors(name: str) -> Generator[None]:
     """Turns what transformers raises while opening a model into one sentence."""
     from safetensors import SafetensorError
 
@@ -272,7 +293,8 @@ def _plain_errors(name: str) -> Iterator[None]:
             ) from error
         if isinstance(error, OSError) and not Path(name).exists():
             raise ModelError(
-                f"{name!r} is not a folder here, and could not be fetched from the Hugging Face hub; check the name, the path and "
+                f"{name!r} is not a folder here, and could not be fetched from the Hugging Face hub; check the "
+                "name, the path and "
                 "the connection."
             ) from error
         raise ModelError(f"{name!r} could not be opened: {text[:300]}") from error

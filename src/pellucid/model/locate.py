@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pellucid.errors import ModelError
 from pellucid.model.experts import is_experts
 from pellucid.model.probe import Attention, Call, Trace
 from pellucid.model.sites import Site
@@ -36,11 +35,6 @@ class _Findings:
 
 def locate(trace: Trace, *, encoder_decoder: bool, interface: bool) -> Located:
     """Where every site is, from one traced pass; what cannot be found is in `missing`, with the reason."""
-    if not trace.attention:
-        raise ModelError(
-            "No attention was seen in this model: its layers are recurrent, convolutional or of a kind Pellucid does not know. "
-            "Use Model.wrap(module, tokenize=…, sites=…) to name the places to look at yourself."
-        )
     found = _Findings()
     for span in find_spans(trace, encoder_decoder=encoder_decoder):
         _locate_block(trace, span, found)
@@ -90,7 +84,7 @@ def _locate_block(trace: Trace, span: Span, found: _Findings) -> None:
 
 
 def _settle_loose(span: Span, found: _Findings) -> None:
-    """Where the stream of a block without a module of its own can be changed: at the norm that ends the block before."""
+    """Where the stream of a block without a module of its own can be changed: at the norm ending the block before."""
     ends = [(span.layer, span.entry_edit), *([(span.layer + 1, span.exit_edit)] if span.last else [])]
     for layer, tap in ends:
         site = Site("resid", layer, span.stack)
@@ -144,7 +138,11 @@ def _locate_mlp(trace: Trace, span: Span, found: _Findings) -> _Branch | None:
         call = experts[-1]
         found.experts[(call.name, call.number)] = site
         outer = next(other for other in span.calls if other.start <= call.start and other.end >= call.end)
-        shared = [other for other in span.calls if outer.start < other.start and call.end < other.start and other.end < outer.end]
+        shared = [
+            other
+            for other in span.calls
+            if outer.start < other.start and call.end < other.start and other.end < outer.end
+        ]
         down = [other for other in shared if _linear(other.module) and _width(other.result) == span.width]
         if down:
             slot = down[-1].input_slot
@@ -161,7 +159,9 @@ def _locate_mlp(trace: Trace, span: Span, found: _Findings) -> _Branch | None:
         and not any(_within(call, trace.calls[attention.owner]) for attention in span.attention)
     ]
     if not outside:
-        found.missing[str(site.beside("neurons"))] = "no linear layer outside attention writes to the stream in this block"
+        found.missing[str(site.beside("neurons"))] = (
+            "no linear layer outside attention writes to the stream in this block"
+        )
         return None
     call = outside[-1]
     slot = call.input_slot
@@ -174,17 +174,15 @@ def _follow(span: Span, call: Call, batch: int) -> _Branch:
     """The contribution that starts at `call`, followed through modules that take exactly it (dropout, output norms)."""
     normed = False
     for later in span.calls:
-        if later.start > call.end and not _linear(later.module) and _same(later.input, call.result):
-            if _width(later.result) == span.width:
-                normed = normed or not _same(later.result, call.result)
-                call = later
+        takes_it = later.start > call.end and not _linear(later.module) and _same(later.input, call.result)
+        if takes_it and _width(later.result) == span.width:
+            normed = normed or not _same(later.result, call.result)
+            call = later
     slot = call.output_slot
     assert slot is not None and call.result is not None
     scale = float(getattr(span.module, "residual_multiplier", 1.0))
     tap = Tap(call.name, "output", slot, call.number, span.layout, scale=scale)
-    value = span.layout.read(_tokens(call.result, batch), batch, None) if span.layout.time_first else _tokens(call.result, batch)
-    assert value is not None
-    return _Branch(tap, value * scale, normed)
+    return _Branch(tap, span.layout.read(call.result, batch, None) * scale, normed)
 
 
 def _settle_form(span: Span, branches: Sequence[tuple[Site, _Branch]], mlp: _Branch | None, found: _Findings) -> None:
@@ -211,7 +209,9 @@ def _settle_form(span: Span, branches: Sequence[tuple[Site, _Branch]], mlp: _Bra
             found.taps[site] = branch.tap
 
 
-def _settle_post_norm(span: Span, branches: Sequence[tuple[Site, _Branch]], mlp: _Branch | None, found: _Findings) -> bool:
+def _settle_post_norm(
+    span: Span, branches: Sequence[tuple[Site, _Branch]], mlp: _Branch | None, found: _Findings
+) -> bool:
     """LN(resid + attn) = mid for each attention, then LN(mid + mlp) = resid: the modules that do it, if they exist."""
     if mlp is None or len(branches) != len(span.attention):
         return False
@@ -234,7 +234,12 @@ def _norm_of(span: Span, value: Tensor) -> Call | None:
     """The module that takes exactly `value` and gives a tensor of the stream's width."""
     errors: list[tuple[float, int, Call]] = []
     for place, call in enumerate(span.calls):
-        if call.input is not None and call.input.dim() == 3 and isinstance(call.output, Tensor) and not list(call.module.children()):
+        if (
+            call.input is not None
+            and call.input.dim() == 3
+            and isinstance(call.output, Tensor)
+            and not list(call.module.children())
+        ):
             entering = span.layout.read(call.input, value.shape[0], None)
             if _close(entering, value):
                 errors.append((float((entering - value).abs().max()), place, call))
@@ -289,7 +294,11 @@ def _within(call: Call, owner: Call) -> bool:
 
 def _tokens(value: Tensor | None, batch: int) -> Tensor | None:
     """A tensor over tokens with its batch axis apart, where it had been flattened away."""
-    return value.unflatten(0, (batch, -1)) if value is not None and value.dim() == 2 and value.shape[0] % batch == 0 else value
+    return (
+        value.unflatten(0, (batch, -1))
+        if value is not None and value.dim() == 2 and value.shape[0] % batch == 0
+        else value
+    )
 
 
 def _width(value: Tensor | None) -> int:

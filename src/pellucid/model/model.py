@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -58,14 +58,18 @@ class Model:
     ) -> Model:
         """Opens a model from a hub name, a folder, a GGUF file or a transformers model object.
 
-        `head` is auto, none, lm, mlm, classifier, qa, tagger or seq2seq. `attention` is fixed for the model's life: `fused`
-        is fast, `eager` also allows edits of patterns; a model object keeps the setting it has. Weights are read from
-        safetensors only, unless `allow_pickle`; code from model repositories is never run. `dtype` defaults to float32 on a
-        CPU and to the checkpoint's own on an accelerator; `device` to an accelerator where there is one.
+        `head` is auto, none, lm, mlm, classifier, qa, tagger or seq2seq. `attention` is fixed for the model's life:
+        `fused` is fast, `eager` also allows edits of patterns; a model object keeps the setting it has. Weights are
+        read from safetensors only, unless `allow_pickle`; code from model repositories is never run. `dtype` defaults
+        to float32 on a CPU and to the checkpoint's own on an accelerator; `device` to an accelerator where there is
+        one.
         """
         if isinstance(source, nn.Module):
             if not hasattr(source, "config"):
-                raise ModelError(f"{type(source).__name__} is not a transformers model; open it with Model.wrap(module, tokenize=…, sites=…).")
+                raise ModelError(
+                    f"{type(source).__name__} is not a transformers model; open it with Model.wrap(module, "
+                    "tokenize=…, sites=…)."
+                )
             return cls(open_object(source, tokenizer))
         return cls(
             open_source(
@@ -84,13 +88,21 @@ class Model:
     def random_like(cls, model: Model, seed: int = 0) -> Model:
         """A model of the same architecture with fresh random weights, built from the configuration."""
         if not hasattr(model.hf, "config"):
-            raise ModelError("A wrapped module has no configuration to build a random one from; make and wrap one yourself.")
+            raise ModelError(
+                "A wrapped module has no configuration to build a random one from; make and wrap one yourself."
+            )
         hf: Any = model.hf
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             setting = hf.config._attn_implementation
             fresh = type(hf)._from_config(deepcopy(hf.config), attn_implementation=setting, dtype=hf.dtype)
-        opened = Opened(fresh.to(hf.device).eval(), model.tokenizer, model.attention, f"{model.name} (random, seed {seed})", model.notes)
+        opened = Opened(
+            fresh.to(hf.device).eval(),
+            model.tokenizer,
+            model.attention,
+            f"{model.name} (random, seed {seed})",
+            model.notes,
+        )
         return cls(opened)
 
     @staticmethod
@@ -103,8 +115,8 @@ class Model:
     ) -> Model:
         """Any PyTorch module with the same run, edit and gradient interface, at places named by you.
 
-        `sites` maps a name to a module path (`"rnn"` its output, `"rnn:input"` its input, `"rnn:1.0"` a part of its output);
-        `tokenize` turns text into the module's input: a tensor, a tuple or a dictionary of tensors.
+        `sites` maps a name to a module path (`"rnn"` its output, `"rnn:input"` its input, `"rnn:1.0"` a part of its
+        output); `tokenize` turns text into the module's input: a tensor, a tuple or a dictionary of tensors.
         """
         from pellucid.model.wrap import WrappedModel
 
@@ -154,7 +166,13 @@ class Model:
     # -- running -----------------------------------------------------------------------------------------------------
 
     def tokenize(
-        self, texts: Texts, pair: Texts | None = None, *, target: Texts | None = None, padding_side: str | None = None, truncate: bool = False
+        self,
+        texts: Texts,
+        pair: Texts | None = None,
+        *,
+        target: Texts | None = None,
+        padding_side: str | None = None,
+        truncate: bool = False,
     ) -> Any:
         """Text as a `Batch`; `pair` holds second sentences, `target` what an encoder–decoder's decoder reads."""
         return tokenize(self, texts, pair, target=target, padding_side=padding_side, truncate=truncate)
@@ -170,19 +188,27 @@ class Model:
     ) -> Run:
         """One forward pass that records `sites` and makes `edits`.
 
-        Recorded tensors are the model's own (read them, do not change them in place). With `gradients` they stay in the
-        graph, so that `torch.autograd.grad(target, run[site])` works. `reduce(site, tensor)` replaces each tensor as it
-        comes, so that large ones such as patterns are never held together.
+        Recorded tensors are the model's own (read them, do not change them in place). With `gradients` they stay in
+        the graph, so that `torch.autograd.grad(target, run[site])` works. `reduce(site, tensor)` replaces each tensor
+        as it comes, so that large ones such as patterns are never held together.
         """
         if isinstance(batch, (str, list, tuple)):
             batch = self.tokenize(batch)
         arguments, frame = self._arguments(batch)
         recorder = self._recorder(frame, sites, edits, gradients=gradients, reduce=reduce)
-        with self._lock, recorder.installed(self.attention), torch.set_grad_enabled(gradients), self._memory(frame):
+        with (
+            self._lock,
+            recorder.installed(self.attention),
+            torch.set_grad_enabled(gradients),
+            self._memory(frame),
+        ):
             output = self._forward(arguments)
         changed = recorder.changed_in_place()
         if changed:
-            raise ModelError(f"The model changed {changed[0]} in place after it was recorded; this is a fault in Pellucid, please report it.")
+            raise ModelError(
+                f"The model changed {changed[0]} in place after it was recorded; this is a fault in Pellucid, "
+                "please report it."
+            )
         return Run(recorder.steps[-1], batch if isinstance(batch, Batch) else None, output)
 
     def generate(
@@ -205,27 +231,38 @@ class Model:
         arguments, frame = self._arguments(batch)
         recorder = self._recorder(frame, sites, edits, gradients=False, reduce=reduce)
         with self._lock, recorder.installed(self.attention), self._memory(frame):
-            options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-            return generate(self, recorder, arguments, max_new_tokens=max_new_tokens, **options)
+            return generate(
+                self,
+                recorder,
+                arguments,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                seed=seed,
+            )
 
     def _forward(self, arguments: Any) -> Any:
         return self.hf(**arguments)
 
     def _arguments(self, batch: Any) -> tuple[Any, Frame]:
         """The network's arguments for a batch, and what the recorder must know of it."""
-        if self.hf.config._attn_implementation != SETTINGS[self.attention]:
+        config: Any = self.hf.config
+        if config._attn_implementation != SETTINGS[self.attention]:
             raise ModelError(
-                f"The network's attention was switched to {self.hf.config._attn_implementation!r} after it was opened with "
+                f"The network's attention was switched to {config._attn_implementation!r} after it was opened with "
                 f"{SETTINGS[self.attention]!r}; the setting is fixed for a model's life. Open it again with Model.load."
             )
         if not isinstance(batch, Batch):
-            raise TextError(f"run takes text or a Batch (see Model.tokenize and Batch.of_ids), not a {type(batch).__name__}.")
+            raise TextError(
+                f"run takes text or a Batch (see Model.tokenize and Batch.of_ids), not a {type(batch).__name__}."
+            )
         batch = batch.to(self.device)
         self._check_ids(batch)
         arguments: dict[str, Any] = batch.inputs(self._accepted, causal=self._survey.causal)
         if "use_cache" in self._accepted:
             arguments["use_cache"] = False
-        if not getattr(self.hf.config, "is_encoder_decoder", False):
+        if not getattr(config, "is_encoder_decoder", False):
             return arguments, Frame(batch.size, {None: batch.mask.bool()})
         if batch.target_ids is None or batch.target_mask is None:
             raise TextError("This is an encoder–decoder model: its batch needs target ids (tokenize(text, target=…)).")
@@ -238,11 +275,25 @@ class Model:
             if ids is None:
                 continue
             if int(ids.max()) >= known or int(ids.min()) < 0:
-                raise TextError(f"Token id {int(ids.max())} is outside this model's vocabulary of {known}; was it made by another tokenizer?")
+                raise TextError(
+                    f"Token id {int(ids.max())} is outside this model's vocabulary of {known}; was it made by "
+                    "another tokenizer?"
+                )
             if self.limit is not None and ids.shape[1] > self.limit:
-                raise TextError(f"The text has {ids.shape[1]} tokens and this model takes at most {self.limit}; shorten it or pass truncate=True.")
+                raise TextError(
+                    f"The text has {ids.shape[1]} tokens and this model takes at most {self.limit}; shorten it or "
+                    "pass truncate=True."
+                )
 
-    def _recorder(self, frame: Frame, sites: Sites, edits: Edit | Iterable[Edit], *, gradients: bool, reduce: Reduce | None) -> Recorder:
+    def _recorder(
+        self,
+        frame: Frame,
+        sites: Sites,
+        edits: Edit | Iterable[Edit],
+        *,
+        gradients: bool,
+        reduce: Reduce | None,
+    ) -> Recorder:
         """A recorder for one pass, with every site and edit checked before anything runs."""
         located = self._survey.located
         planned: dict[Site, list[Edit]] = {}
@@ -252,7 +303,9 @@ class Model:
             if site in located.read_only:
                 raise EditError(f"{site} cannot be edited: {located.read_only[site]}.")
             if site.kind == "pattern" and self.attention != "eager":
-                raise EditError(f"Editing {site} needs eager attention; load the model with attention='eager' (--attention eager).")
+                raise EditError(
+                    f"Editing {site} needs eager attention; load the model with attention='eager' (--attention eager)."
+                )
             planned.setdefault(site, []).append(edit)
         wanted = expand(sites, self.sites)
         if gradients:
@@ -265,12 +318,16 @@ class Model:
     def _check_gradients(self, wanted: Sequence[Site]) -> None:
         for site in wanted:
             if site.kind == "pattern" and self.attention != "eager":
-                raise ModelError(f"Gradients with respect to {site} need eager attention; load the model with attention='eager'.")
+                raise ModelError(
+                    f"Gradients with respect to {site} need eager attention; load the model with attention='eager'."
+                )
             if site in self._survey.located.read_only:
-                raise ModelError(f"Gradients with respect to {site} cannot be had: {self._survey.located.read_only[site]}.")
+                raise ModelError(
+                    f"Gradients with respect to {site} cannot be had: {self._survey.located.read_only[site]}."
+                )
 
     @contextmanager
-    def _memory(self, frame: Frame) -> Iterator[None]:
+    def _memory(self, frame: Frame) -> Generator[None]:
         """Running out of memory, as a sentence that says what to do."""
         try:
             yield
@@ -284,4 +341,7 @@ class Model:
     def _memory_message(self, frame: Frame) -> str:
         lengths = [real.shape[1] for real in frame.real.values()]
         shape = f"{frame.size} × {max(lengths)} tokens" if lengths else f"{frame.size} inputs"
-        return f"{self.device} ran out of memory on a batch of {shape}; use a smaller batch, shorter text or fewer sites, or reduce=…"
+        return (
+            f"{self.device} ran out of memory on a batch of {shape}; use a smaller batch, shorter text or fewer "
+            "sites, or reduce=…"
+        )

@@ -194,7 +194,7 @@ def is_windowed(module: nn.Module) -> bool:
 
 
 def _snapshot(value: Any) -> Any:
-    """Nested tuples, lists and dictionaries with every tensor copied, so that later in-place changes do not reach it."""
+    """Nested tuples, lists and dictionaries with every tensor copied, so that in-place changes do not reach it."""
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, dict):

@@ -24,11 +24,15 @@ class Captured(Mapping["str | Site", Any]):
         if isinstance(site, Site) and site in self._values:
             return self._values[site]
         if not self._values:
-            raise SiteError(f"{str(site)!r} was not recorded: this run was not asked for any site; pass sites=[…] to run.")
+            raise SiteError(
+                f"{str(site)!r} was not recorded: this run was not asked for any site; pass sites=[…] to run."
+            )
         try:
             return self._values[single(site, tuple(self._values))]
         except SiteError:
-            raise SiteError(f"{str(site)!r} was not recorded in this run, which has {describe(self._values)}.") from None
+            raise SiteError(
+                f"{str(site)!r} was not recorded in this run, which has {describe(self._values)}."
+            ) from None
 
     def __contains__(self, site: object) -> bool:
         return site in self._values or any(str(known) == site for known in self._values)
@@ -41,7 +45,7 @@ class Captured(Mapping["str | Site", Any]):
 
 
 class Run(Captured):
-    """One pass: `run["heads.3"]` is a recorded tensor, `run.logits` the model's scores, `run.output` all it returned."""
+    """One pass: `run["heads.3"]` is a recorded tensor, `run.logits` the model's scores, `run.output` its output."""
 
     def __init__(self, values: Mapping[Site, Any], batch: Batch | None, output: Any) -> None:
         super().__init__(values)
@@ -52,7 +56,9 @@ class Run(Captured):
         """The model's scores."""
         logits = self.output.get("logits") if isinstance(self.output, Mapping) else None
         if logits is None:
-            raise SiteError("This model gives no logits: it was loaded without a head, or its head has another kind of output.")
+            raise SiteError(
+                "This model gives no logits: it was loaded without a head, or its head has another kind of output."
+            )
         return logits
 
 

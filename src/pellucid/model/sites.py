@@ -38,8 +38,8 @@ _UNNUMBERED = frozenset({"embed", "logits", CUSTOM})
 class Site:
     """A named place in the network: `Site("neurons", 5)` is written `neurons.5`.
 
-    `layer` counts blocks from 0 (for `resid`, the stream before block `layer`); it is None for `embed`
-    and `logits`, and the name of the place for `custom` sites of a wrapped module.
+    `layer` counts blocks from 0 (for `resid`, the stream before block `layer`); it is None for `embed` and `logits`,
+    and the name of the place for `custom` sites of a wrapped module.
     """
 
     kind: str
@@ -50,7 +50,9 @@ class Site:
         if self.kind not in KINDS and self.kind != CUSTOM:
             close = difflib.get_close_matches(self.kind, KINDS, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise SiteError(f"There is no kind of site called {self.kind!r}; the kinds are {listing(KINDS, most=20)}.{hint}")
+            raise SiteError(
+                f"There is no kind of site called {self.kind!r}; the kinds are {listing(KINDS, most=20)}.{hint}"
+            )
         if self.stack is not None and self.stack not in STACKS:
             raise SiteError(f"There is no stack called {self.stack!r}; the stacks are {listing(STACKS)}.")
         if self.kind not in _UNNUMBERED and not isinstance(self.layer, int):
@@ -75,8 +77,8 @@ class Site:
 def expand(wanted: str | Site | Iterable[str | Site], existing: Sequence[Site]) -> tuple[Site, ...]:
     """The existing sites that the given names and patterns select, each once, in the order asked for.
 
-    `resid.*` takes every layer, `neurons.3-5` a range, `*.pattern.*` every stack; commas join several.
-    A name that selects nothing raises and lists what exists.
+    `resid.*` takes every layer, `neurons.3-5` a range, `*.pattern.*` every stack; commas join several. A name that
+    selects nothing raises and lists what exists.
     """
     items = [wanted] if isinstance(wanted, (str, Site)) else list(wanted)
     found: dict[Site, None] = {}
@@ -100,7 +102,11 @@ def single(wanted: str | Site, existing: Sequence[Site]) -> Site:
 
 
 def _select(pattern: str, existing: Sequence[Site]) -> list[Site]:
-    custom = [site for site in existing if site.kind == CUSTOM and pattern in ("*", str(site), f"{CUSTOM}.{site}", f"{CUSTOM}.*")]
+    custom = [
+        site
+        for site in existing
+        if site.kind == CUSTOM and pattern in ("*", str(site), f"{CUSTOM}.{site}", f"{CUSTOM}.*")
+    ]
     if custom:
         return custom
     parts = pattern.split(".")
@@ -135,7 +141,9 @@ def _layer_fits(wanted: str | None, layer: int | str | None) -> bool:
 def _nothing(pattern: str, existing: Sequence[Site]) -> str:
     """Why a pattern selects nothing, what exists, and the nearest name."""
     names = [str(site) for site in existing]
-    close = difflib.get_close_matches(pattern, names, n=1) or [name for name in names if name.endswith(f".{pattern}")][:1]
+    close = (
+        difflib.get_close_matches(pattern, names, n=1) or [name for name in names if name.endswith(f".{pattern}")][:1]
+    )
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"No site matches {pattern!r}. This model has {describe(existing)}.{hint}"
 
@@ -152,5 +160,9 @@ def describe(sites: Iterable[Site]) -> str:
     for (stack, kind), numbers in layers.items():
         name = f"{stack}.{kind}" if stack else kind
         whole = numbers == list(range(numbers[0], numbers[-1] + 1))
-        plain.append(f"{name}.{numbers[0]}-{numbers[-1]}" if whole and len(numbers) > 1 else f"{name}.{','.join(map(str, numbers))}")
+        plain.append(
+            f"{name}.{numbers[0]}-{numbers[-1]}"
+            if whole and len(numbers) > 1
+            else f"{name}.{','.join(map(str, numbers))}"
+        )
     return listing(plain, most=40)

@@ -1,4 +1,4 @@
-"""Blocks of a model in the trace of a probe pass: which calls belong to each, and where its stream enters and leaves."""
+"""Blocks of a model in the trace of a probe pass: which calls belong to each, where its stream enters and leaves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from pellucid.errors import ModelError, listing
 from pellucid.model.probe import Attention, Call, Trace
 from pellucid.model.taps import Layout, Tap
 
@@ -44,6 +45,7 @@ def find_spans(trace: Trace, *, encoder_decoder: bool) -> list[Span]:
         stacks.setdefault(_stack_of(trace.calls[place].name) if encoder_decoder else None, []).append(place)
     spans: list[Span] = []
     for stack, places in stacks.items():
+        _refuse_hybrids(trace, places)
         length = trace.inputs["decoder_input_ids" if stack == "decoder" else "input_ids"].shape[1]
         made = [_span(trace, place, groups[place], layer, stack, length) for layer, place in enumerate(places)]
         if _is_loose(trace, places[0]):
@@ -63,6 +65,23 @@ def _block_of(trace: Trace, attention: Attention) -> int:
         if len(inside) <= 1:
             return place
     return attention.owner
+
+
+def _refuse_hybrids(trace: Trace, places: list[int]) -> None:
+    """Raises where some blocks of a list have no attention: numbering only the others would mislead."""
+    listed = trace.calls[places[0]].name.rpartition(".")[0]
+    known = {trace.calls[place].name for place in places}
+    without = {
+        call.name: call for call in trace.calls if call.name.rpartition(".")[0] == listed and call.name not in known
+    }
+    numbered = {name: call for name, call in without.items() if name.rpartition(".")[2].isdigit()}
+    if numbered:
+        kinds = sorted({type(part).__name__ for call in numbered.values() for part in call.module.children()})
+        raise ModelError(
+            f"This model cannot be opened: {len(numbered)} of its blocks, such as {next(iter(numbered))}, have no "
+            f"attention that Pellucid knows (they are made of {listing(kinds)}). Recurrent and state-space layers are "
+            "not supported; name places of your own with Model.wrap(module, tokenize=…, sites=…)."
+        )
 
 
 def _stack_of(name: str) -> str:
@@ -102,12 +121,17 @@ def _loose_spans(trace: Trace, places: list[int], groups: dict[int, list[Attenti
     siblings = [call for call in trace.calls if call.parents and trace.calls[call.parents[-1]] is parent]
     starts = [_first_of_block(trace, siblings, place) for place in places]
     spans: list[Span] = []
-    before = max((call for call in siblings if call.end < starts[0].start and call.result is not None), key=lambda call: call.end)
+    before = max(
+        (call for call in siblings if call.end < starts[0].start and call.result is not None),
+        key=lambda call: call.end,
+    )
     for layer, (place, start) in enumerate(zip(places, starts, strict=True)):
         final = layer == len(places) - 1
         stop = parent.end if final else starts[layer + 1].start
         calls = [call for call in trace.calls if start.start <= call.start and call.end < stop]
-        exit_call, exit_slot = (parent, parent.output_slot) if final else (starts[layer + 1], starts[layer + 1].input_slot)
+        exit_call, exit_slot = (
+            (parent, parent.output_slot) if final else (starts[layer + 1], starts[layer + 1].input_slot)
+        )
         entry_slot = start.input_slot
         assert start.input is not None and entry_slot is not None and exit_slot is not None
         leaving = parent.result if final else exit_call.input
@@ -141,6 +165,10 @@ def _first_of_block(trace: Trace, siblings: list[Call], place: int) -> Call:
     for call in siblings:
         if call.end < attention.start and isinstance(call.output, Tensor) and attention.input is not None:
             feeds = call.output.shape == attention.input.shape and torch.equal(call.output, attention.input)
-            if feeds and call.name.rpartition(".")[2].isdigit() and call.name.rpartition(".")[2] == attention.name.rpartition(".")[2]:
+            if (
+                feeds
+                and call.name.rpartition(".")[2].isdigit()
+                and call.name.rpartition(".")[2] == attention.name.rpartition(".")[2]
+            ):
                 return call
     return attention

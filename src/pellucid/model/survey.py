@@ -1,4 +1,5 @@
-"""The survey of a model when it is opened: sites located by one pass, then all of them captured in a second and compared."""
+"""The survey of a model when it is opened: sites located by one pass, then all of them captured in a second and
+compared."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pellucid.errors import ModelError
 from pellucid.model.attention import uses_interface
 from pellucid.model.hooks import Frame, Recorder
 from pellucid.model.locate import locate
-from pellucid.model.probe import Trace, probe
+from pellucid.model.probe import probe
 from pellucid.model.sites import KINDS, Site
 from pellucid.model.taps import Located, Tap
 
@@ -30,7 +31,7 @@ class Survey:
     causal: bool = False  # no query of the only stack sees a later key
 
 
-def survey(module: nn.Module, attention: str) -> Survey:
+def survey(module: Any, attention: str) -> Survey:
     """Finds every site of a transformers model and proves that capturing them leaves its output as it was."""
     encoder_decoder = bool(getattr(module.config, "is_encoder_decoder", False))
     inputs = _inputs(module, encoder_decoder=encoder_decoder)
@@ -42,8 +43,10 @@ def survey(module: nn.Module, attention: str) -> Survey:
         located = locate(trace, encoder_decoder=encoder_decoder, interface=interface)
         return _prove(module, attention, inputs, located, plain, encoder_decoder=encoder_decoder)
     raise ModelError(
-        f"{type(module).__name__} ({module.config.model_type}) cannot be opened: no attention of a known form was seen in its forward pass. "
-        "Recurrent and state-space layers are not supported; name places of your own with Model.wrap(module, tokenize=…, sites=…)."
+        f"{type(module).__name__} ({module.config.model_type}) cannot be opened: no attention of a known form was "
+        "seen in its forward pass. "
+        "Recurrent and state-space layers are not supported; name places of your own with Model.wrap(module, "
+        "tokenize=…, sites=…)."
     )
 
 
@@ -75,11 +78,19 @@ def _same_output(one: Any, other: Any) -> bool:
 
 
 def _prove(
-    module: nn.Module, attention: str, inputs: dict[str, Tensor], located: Located, plain: Any, *, encoder_decoder: bool
+    module: nn.Module,
+    attention: str,
+    inputs: dict[str, Tensor],
+    located: Located,
+    plain: Any,
+    *,
+    encoder_decoder: bool,
 ) -> Survey:
     """Captures every located site at once: output unchanged, every site seen, in-place changes by the model guarded."""
     stacks: dict[str | None, str] = (
-        {"encoder": "attention_mask", "decoder": "decoder_attention_mask"} if encoder_decoder else {None: "attention_mask"}
+        {"encoder": "attention_mask", "decoder": "decoder_attention_mask"}
+        if encoder_decoder
+        else {None: "attention_mask"}
     )
     frame = Frame(BATCH, {stack: inputs[name].bool() for stack, name in stacks.items()})
     sites = _ordered(located)
@@ -87,10 +98,18 @@ def _prove(
     with recorder.installed(attention), torch.no_grad():
         output = module(**inputs)
     if not _same_output(plain, output):
-        raise ModelError(f"Recording would change what {type(module).__name__} computes, so it cannot be opened; please report this.")
+        raise ModelError(
+            f"Recording would change what {type(module).__name__} computes, so it cannot be opened; please report this."
+        )
     values = recorder.steps[-1]
     located = _guarded(located, recorder.changed_in_place())
-    located = replace(located, missing={**located.missing, **{str(s): "it never passed in the probe" for s in sites if s not in values}})
+    located = replace(
+        located,
+        missing={
+            **located.missing,
+            **{str(s): "it never passed in the probe" for s in sites if s not in values},
+        },
+    )
     seen = tuple(site for site in sites if site in values)
     patterns = [value for site, value in values.items() if site.kind == "pattern" and site.stack is None]
     causal = bool(patterns) and all(not pattern.triu(1).any() for pattern in patterns)
@@ -117,7 +136,12 @@ def _ordered(located: Located) -> tuple[Site, ...]:
 
     def place(site: Site) -> tuple[bool, int, int, int]:
         layer = -1 if site.layer is None else int(site.layer)
-        return (site.kind == "logits", min(stacks.index(site.stack), 2), layer, stacks.index(site.stack) * 100 + KINDS.index(site.kind))
+        return (
+            site.kind == "logits",
+            min(stacks.index(site.stack), 2),
+            layer,
+            stacks.index(site.stack) * 100 + KINDS.index(site.kind),
+        )
 
     return tuple(sorted(found, key=place))
 

@@ -74,7 +74,7 @@ class Tap:
 
 @dataclass(frozen=True)
 class Window:
-    """Attention within `radius` tokens, computed in chunks by a module: its T × T pattern is made from query and key."""
+    """Attention within `radius` tokens, computed in chunks by a module: its T × T pattern is made of query and key."""
 
     module: str
     call: int
@@ -85,11 +85,11 @@ class Window:
 class Located:
     """Where every site of a model is, as found by one probe pass.
 
-    `attention` and `experts` map (module path, call) to the site whose stack and layer that call serves; `shared` holds the
-    taps of experts that every token passes, whose units follow the routed experts' in the same `neurons` site.
-    `inline` holds sites seen only by watching attention's own operations (heads and attn without a projection module);
-    `read_only` says why a site cannot be edited;
-    `sums` defines a site as the sum of two others; `edit_taps` holds taps for edits where they differ from capture.
+    `attention` and `experts` map (module path, call) to the site whose stack and layer that call serves; `shared`
+    holds the taps of experts that every token passes, whose units follow the routed experts' in the same `neurons`
+    site. `inline` holds sites seen only by watching attention's own operations (heads and attn without a projection
+    module); `read_only` says why a site cannot be edited; `sums` defines a site as the sum of two others; `edit_taps`
+    holds taps for edits where they differ from capture.
     """
 
     taps: Mapping[Site, Tap]

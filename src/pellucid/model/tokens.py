@@ -21,8 +21,15 @@ def length_limit(module: Any, tokenizer: Any) -> int | None:
     """Most tokens of a sequence: the position table's rows that text can use, or what the configuration says."""
     config = getattr(module, "config", None)
     limits = [getattr(tokenizer, "model_max_length", None)]
-    if getattr(config, "model_type", "") not in ("t5", "mt5", "xlnet"):  # relative positions: no limit of their own
-        limits += [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_encoder_position_embeddings")]
+    if getattr(config, "model_type", "") not in (
+        "t5",
+        "mt5",
+        "xlnet",
+    ):  # relative positions: no limit of their own
+        limits += [
+            getattr(config, name, None)
+            for name in ("max_position_embeddings", "n_positions", "max_encoder_position_embeddings")
+        ]
     tables = [part for name, part in module.named_modules() if isinstance(part, nn.Embedding) and "position" in name]
     limits += [table.num_embeddings - table.padding_idx - 1 for table in tables if table.padding_idx is not None]
     usable = [limit for limit in limits if isinstance(limit, int) and 0 < limit < _NO_LIMIT]
@@ -42,7 +49,8 @@ def tokenize(
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise TextError(
-            f"{model.name!r} has no tokenizer beside it; pass one with Model.load(…, tokenizer=…), or give ready ids with Batch.of_ids."
+            f"{model.name!r} has no tokenizer beside it; pass one with Model.load(…, tokenizer=…), or give ready "
+            "ids with Batch.of_ids."
         )
     first, second = _list(texts, "text"), None if pair is None else _list(pair, "second text")
     if second is not None and len(second) != len(first):
@@ -50,7 +58,14 @@ def tokenize(
     side = padding_side or getattr(tokenizer, "padding_side", "right")
     if side not in ("left", "right"):
         raise TextError(f"padding_side is {side!r}; use 'left' or 'right'.")
-    encoded = tokenizer(first, second, add_special_tokens=True, return_special_tokens_mask=True, truncation=False, verbose=False)
+    encoded = tokenizer(
+        first,
+        second,
+        add_special_tokens=True,
+        return_special_tokens_mask=True,
+        truncation=False,
+        verbose=False,
+    )
     rows = [dict(zip(encoded, values, strict=True)) for values in zip(*encoded.values(), strict=True)]
     if model.limit is not None:
         rows = [_fitted(model, row, truncate=truncate) for row in rows]
@@ -76,7 +91,10 @@ def _fitted(model: Model, row: dict[str, list[int]], *, truncate: bool) -> dict[
     if length <= limit:
         return row
     if not truncate:
-        raise TextError(f"A text has {length} tokens and {model.name!r} takes at most {limit}; shorten it, or cut it with truncate=True (--truncate).")
+        raise TextError(
+            f"A text has {length} tokens and {model.name!r} takes at most {limit}; shorten it, or cut it with "
+            "truncate=True (--truncate)."
+        )
     closing = 1 if row["special_tokens_mask"][-1] else 0
     return {name: [*values[: limit - closing], *values[length - closing :]] for name, values in row.items()}
 
@@ -108,4 +126,6 @@ def _pad_id(tokenizer: Any) -> int:
 def _padded(rows: Sequence[Sequence[int]], side: str, fill: int) -> Tensor:
     width = max(len(row) for row in rows)
     gaps = [[fill] * (width - len(row)) for row in rows]
-    return torch.tensor([[*row, *gap] if side == "right" else [*gap, *row] for row, gap in zip(rows, gaps, strict=True)])
+    return torch.tensor(
+        [[*row, *gap] if side == "right" else [*gap, *row] for row, gap in zip(rows, gaps, strict=True)]
+    )

@@ -1,7 +1,7 @@
 """Watching attention's own operations in models that compute it inline, without transformers' attention interface.
 
-Inside an attention module the order of operations is always the same: a matrix product of query and key, a softmax,
-a matrix product of the resulting pattern with the value. This mode sees the three go by and may replace their operands.
+Inside an attention module the order of operations is always the same: a matrix product of query and key, a softmax, a
+matrix product of the resulting pattern with the value. This mode sees the three go by and may replace their operands.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class _Product:
 def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, scores: bool) -> _Product | None:
     """The product a torch function stands for, if it is one over batches of heads."""
     if func in _PRODUCTS:
-        left, right = args[0], args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("mat2"))
+        left: Tensor = args[0]
+        right: Tensor = args[1] if len(args) > 1 else kwargs["other" if "other" in kwargs else "mat2"]
         if left.dim() < 3 or right.dim() < 3:
             return None
         flat = left.dim() == 3
@@ -88,8 +89,8 @@ def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, scores
         return _Product(left, right, views, lambda a, b: func(a, b))
     if func in _ADDED_PRODUCTS:
         added = args[0]
-        left = kwargs.get("batch1", args[1] if len(args) > 1 else None)
-        right = kwargs.get("batch2", args[2] if len(args) > 2 else None)
+        left = args[1] if len(args) > 1 else kwargs["batch1"]
+        right = args[2] if len(args) > 2 else kwargs["batch2"]
         rest = {name: kwargs[name] for name in ("beta", "alpha") if name in kwargs}
         views = (_View(unflatten=True), _View(unflatten=True, transposed=scores), _View(unflatten=True))
         return _Product(left, right, views, lambda a, b: func(added, a, b, **rest))

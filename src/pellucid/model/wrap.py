@@ -54,9 +54,18 @@ class WrappedModel(Model):
         return self.hf(*arguments) if isinstance(arguments, tuple) else self.hf(arguments)
 
     def _arguments(self, batch: Any) -> tuple[Any, Frame]:
-        first = next(iter(batch.values())) if isinstance(batch, Mapping) else batch[0] if isinstance(batch, tuple) else batch
+        first = (
+            next(iter(batch.values()))
+            if isinstance(batch, Mapping)
+            else batch[0]
+            if isinstance(batch, tuple)
+            else batch
+        )
         if not isinstance(first, Tensor):
-            raise TextError(f"A wrapped module is run on a tensor, a tuple or a dictionary of tensors, not on a {type(first).__name__}.")
+            raise TextError(
+                "A wrapped module is run on a tensor, a tuple or a dictionary of tensors, not on a "
+                f"{type(first).__name__}."
+            )
         return batch, Frame(first.shape[0])
 
     def _check_edit(self, edit: Any, site: Site) -> None:
@@ -67,11 +76,17 @@ def _tap(label: str, path: str, paths: Mapping[str, nn.Module]) -> Tap:
     """The tap for `module.path`, `module.path:input` or `module.path:1.0`."""
     module, _, part = path.partition(":")
     if module not in paths:
-        raise SiteError(f"The site {label!r} points to {module!r}, and there is no such module; there are {listing(filter(None, paths))}.")
+        raise SiteError(
+            f"The site {label!r} points to {module!r}, and there is no such module; there are "
+            f"{listing(filter(None, paths))}."
+        )
     if part == "input":
         return Tap(module, "input", None, layout=Layout(native=True))
     if part and not re.fullmatch(r"\d+(\.\d+)*", part):
-        raise SiteError(f"The site {label!r} ends in ':{part}'; write ':input', or numbers such as ':0' or ':1.0' for a part of the output.")
+        raise SiteError(
+            f"The site {label!r} ends in ':{part}'; write ':input', or numbers such as ':0' or ':1.0' for a part of "
+            "the output."
+        )
     slot: Slot | None = tuple(int(number) for number in part.split(".")) if part else None
     return Tap(module, "output", slot, layout=Layout(native=True))
 
@@ -93,7 +108,10 @@ def read_vectors(path: str | Path) -> Model:
             except ValueError:
                 raise ModelError(f"{path.name}, line {number}: not a word followed by numbers.") from None
             if not row or (rows and len(row) != len(rows[0])):
-                raise ModelError(f"{path.name}, line {number}: {len(row)} numbers where the lines before have {len(rows[0]) if rows else 1}.")
+                raise ModelError(
+                    f"{path.name}, line {number}: {len(row)} numbers where the lines before have "
+                    f"{len(rows[0]) if rows else 1}."
+                )
             if parts[0] not in words:
                 words[parts[0]] = len(rows)
                 rows.append(row)
