@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from dataclasses import replace
 from importlib import import_module
 
 from benchmarks.report import cores
 
 NAMES = ("capture",)
+# The C library's allocator gives freed memory back to the system, and the next pass pays for getting it again, page
+# by page: a cost that depends on sizes and order more than on what is measured. These settings make it keep memory.
+KEPT = {"MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_MMAP_MAX_": "0"}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     """Run one benchmark and print what it found."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", nargs="?", choices=NAMES, help="the benchmark to run")
@@ -21,15 +26,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="the shortest inputs and few rounds")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=cores(), help="threads of torch (default: all cores)")
-    chosen = parser.parse_args(arguments)
+    parser.add_argument(
+        "--allocator",
+        choices=("kept", "system"),
+        default="kept",
+        help="whether all contenders keep the memory they free (default) or the C library decides",
+    )
+    chosen = parser.parse_args()
     if chosen.list:
         for name in NAMES:
             print(f"{name}: {import_module(f'benchmarks.{name}').__doc__}")
         return 0
     if chosen.name is None:
         parser.error(f"a benchmark is needed: {', '.join(NAMES)}")
+    if chosen.allocator == "kept" and any(os.environ.get(name) != value for name, value in KEPT.items()):
+        # They are read when a process starts, and inherited by the peers.
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], {**os.environ, **KEPT})
     benchmark = import_module(f"benchmarks.{chosen.name}")
     report = benchmark.run(device=chosen.device, threads=chosen.threads, quick=chosen.quick)
+    report = replace(report, machine={**report.machine, "allocator": chosen.allocator})
     print(json.dumps(report.as_object(), ensure_ascii=False) if chosen.json else report.table())
     return 0
 

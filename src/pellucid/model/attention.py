@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -65,20 +66,15 @@ def listening(listener: Listener) -> Generator[None]:
 
 
 @contextmanager
-def attention_name(module: nn.Module, name: str) -> Generator[None]:
+def attention_name(configs: Sequence[Any], name: str) -> Generator[None]:
     """Makes every part of a model use the attention function `name`, and puts the old names back."""
-    configs: dict[int, Any] = {id(part.config): part.config for part in module.modules() if hasattr(part, "config")}
-    before = [
-        (config, config._attn_implementation_internal)
-        for config in configs.values()
-        if hasattr(config, "_attn_implementation_internal")
-    ]
+    before = [config._attn_implementation_internal for config in configs]
     try:
-        for config, _ in before:
+        for config in configs:
             config._attn_implementation_internal = name
         yield
     finally:
-        for config, old in before:
+        for config, old in zip(configs, before, strict=True):
             config._attn_implementation_internal = old
 
 
@@ -93,13 +89,14 @@ def _is_model_file(cls: type) -> bool:
     return ".models." in cls.__module__ or not cls.__module__.startswith(("transformers.", "torch."))
 
 
-def _own(module: nn.Module, name: str) -> Any:
+@cache
+def _own(cls: type[nn.Module], name: str) -> Any:
     """A name from the file that defines a module's class (or the class it inherits from)."""
-    for cls in type(module).__mro__:
-        found = getattr(sys.modules[cls.__module__], name, None)
-        if found is not None and _is_model_file(cls):
+    for base in cls.__mro__:
+        found = getattr(sys.modules[base.__module__], name, None)
+        if found is not None and _is_model_file(base):
             return found
-    raise RuntimeError(f"{type(module).__name__} has no {name} in its own file")
+    raise RuntimeError(f"{cls.__name__} has no {name} in its own file")
 
 
 def _fused(
@@ -110,7 +107,7 @@ def _fused(
     attention_mask: Tensor | None,
     **options: Any,
 ):
-    attend: Attend = _own(module, "ALL_ATTENTION_FUNCTIONS")["sdpa"]
+    attend: Attend = _own(type(module), "ALL_ATTENTION_FUNCTIONS")["sdpa"]
     call = _call_of(module)
     if call is None:
         return attend(module, query, key, value, attention_mask, **options)
@@ -131,7 +128,7 @@ def _eager(
     attention_mask: Tensor | None,
     **options: Any,
 ):
-    attend: Attend = _own(module, "eager_attention_forward")
+    attend: Attend = _own(type(module), "eager_attention_forward")
     call = _call_of(module)
     if call is None:
         return attend(module, query, key, value, attention_mask, **options)
@@ -206,7 +203,7 @@ def pattern_beside(
         scores = scores.masked_fill_(~mask, -torch.inf)
     else:
         scores = scores.add_(mask)
-    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    return torch.softmax(scores, dim=-1)  # sums in float32 inside, whatever the type of the scores
 
 
 def windowed_pattern(query: Tensor, key: Tensor, radius: int, real: Tensor | None) -> Tensor:

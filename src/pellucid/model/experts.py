@@ -131,10 +131,10 @@ class ExpertsRecorder:
             room = plain.new_zeros(*plain.shape[:-1], self._shared_width)  # edits count the shared units too
             neurons = recorder.edited(self._units, torch.cat([plain, room], dim=-1))[..., : plain.shape[-1]]
         self._neurons, self._routing = neurons, new_routing
-        if not (recorder.rewrites(self._units) or recorder.rewrites(self._weights)):
+        if not (self._units in recorder.rewritten or self._weights in recorder.rewritten):
             return None
         change = self._output(neurons, new_routing) - self._output(plain, routing).detach()
-        if self._shared is not None and recorder.rewrites(self._units):
+        if self._shared is not None and self._units in recorder.rewritten:
             change = change.detach()  # the gradient passes through the kept tensor instead: see `_shared_output`
         return (output.detach() if recorder.gradients else output) + change.reshape(output.shape)
 
@@ -153,7 +153,7 @@ class ExpertsRecorder:
         edited = recorder.edited(self._units, torch.cat([self._plain, shared], dim=-1))
         both = recorder.keep(self._units, torch.cat([self._neurons, edited[..., routed_width:]], dim=-1))
         self._both = both
-        if not recorder.rewrites(self._units):
+        if self._units not in recorder.rewritten:
             return None
         new = self._shared.layout.write(both[..., routed_width:], native, recorder.frame.size)
         arguments = put_slot(arguments, self._shared.slot, new)
@@ -161,7 +161,7 @@ class ExpertsRecorder:
 
     def _shared_output(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
         """Under gradients, lets the routed units' gradient reach the kept tensor without changing any value."""
-        if not self._recorder.gradients or not self._recorder.rewrites(self._units):
+        if not self._recorder.gradients or self._units not in self._recorder.rewritten:
             return None
         routed = self._output(self._both[..., : self._plain.shape[-1]], self._routing).reshape(output.shape)
         return output + (routed - routed.detach())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +14,8 @@ from pellucid.errors import ModelError, SiteError
 from pellucid.model.attention import NAMES, attention_name, listening, windowed_pattern
 from pellucid.model.edits import Edit
 from pellucid.model.experts import ExpertsRecorder
+from pellucid.model.frame import Frame, Wiring
+from pellucid.model.gradient import exactly
 from pellucid.model.sites import Site
 from pellucid.model.taps import Located, Tap, Window, find_slot, get_slot, put_slot
 from pellucid.model.watch import AttentionOps
@@ -22,33 +23,16 @@ from pellucid.model.watch import AttentionOps
 Reduce = Callable[[Site, Tensor], Any]
 
 
-@dataclass(frozen=True)
-class Frame:
-    """What a pass needs to know of its batch: its size, and per stack which tokens are real ([B, T] booleans)."""
-
-    size: int
-    real: Mapping[str | None, Tensor] = field(default_factory=dict[str | None, Tensor])
-
-    def length(self, stack: str | None) -> int | None:
-        """Tokens of a row, padding included."""
-        real = self.real.get("decoder" if stack == "cross" else stack)
-        return None if real is None else real.shape[1]
-
-    def rows(self, stack: str | None, length: int) -> Tensor | None:
-        """Which query rows are real, [B, T]; None where all are, or where the pass is a later generation step."""
-        real = self.real.get("decoder" if stack == "cross" else stack)
-        return None if real is None or real.shape[1] != length or bool(real.all()) else real
-
-
 class Recorder:
     """Passes every tensor of interest through `through`, which edits it and keeps what was asked for.
 
-    `steps` holds one dictionary of values per forward pass (several during generation).
+    `steps` holds one dictionary of values per forward pass (several during generation). A site is `touched` where it is
+    read or changed, and `rewritten` where the model must go on with the tensor that `through` returns.
     """
 
     def __init__(
         self,
-        module: nn.Module,
+        wiring: Wiring,
         located: Located,
         frame: Frame,
         *,
@@ -57,49 +41,47 @@ class Recorder:
         gradients: bool = False,
         reduce: Reduce | None = None,
     ) -> None:
-        self.module, self.located, self.frame = module, located, frame
+        self.wiring, self.located, self.frame = wiring, located, frame
         self.wanted, self.edits = frozenset(sites), dict(edits or {})
         self.gradients, self.reduce = gradients, reduce
+        self.touched = self.wanted | self.edits.keys()
+        self.rewritten = frozenset(self.edits) | (self.wanted if gradients else frozenset())
         self.steps: list[dict[Site, Any]] = [{}]
         self._forwards = 0
         self._offset = self._seen = 0
         self._calls: dict[str, int] = defaultdict(int)
         self._scope: list[tuple[str, int, int]] = []
-        self._partial: dict[Site, Tensor] = {}
-        self._inner_sums: set[Site] = set()  # sums needed only as a part of another sum
         self._versions: list[tuple[Site, Tensor, int]] = []
-        self._names = {id(part): name for name, part in module.named_modules()}
+        self._attention = {place: AttentionSites(self, site) for place, site in located.attention.items()}
+        self._totals: dict[Site, tuple[Site, Site]] = {}  # site → (the sum it completes, the sum's other part)
+        self._parts: set[Site] = set()  # sites that a sum or a windowed pattern is made of
+        self._latest: dict[Site, Tensor] = {}
 
     # -- what passes at a site ---------------------------------------------------------------------------------------
 
-    def touches(self, site: Site) -> bool:
-        """Whether a site is read or changed in this pass."""
-        return site in self.wanted or site in self.edits
-
-    def rewrites(self, site: Site) -> bool:
-        """Whether the model must go on with the tensor that `through` returns."""
-        return site in self.edits or (self.gradients and site in self.wanted)
-
     def next_call(self, key: str) -> int:
         """How often `key` has been counted in this forward pass, counting it once more."""
-        self._calls[key] += 1
-        return self._calls[key] - 1
+        number = self._calls[key]
+        self._calls[key] = number + 1
+        return number
 
     def through(self, site: Site, tensor: Tensor, *, clone: bool = False) -> Tensor:
         """Edits and keeps the tensor passing at a site; returns what the model goes on with."""
-        return self.keep(site, self.edited(site, tensor), clone=clone)
+        if site in self.edits:
+            tensor = self.edited(site, tensor)
+        return self.keep(site, tensor, clone=clone)
 
     def keep(self, site: Site, tensor: Tensor, *, clone: bool = False) -> Tensor:
         """Keeps a tensor where its site was asked for; returns what the model goes on with."""
         if site not in self.wanted:
             return tensor
-        if self.gradients and tensor.is_floating_point() and not tensor.requires_grad:
+        if not self.gradients:
+            self._store(site, tensor.clone() if clone else tensor)
+            return tensor
+        if tensor.is_floating_point() and not tensor.requires_grad:
             tensor = tensor.detach().requires_grad_()
-        if self.gradients and clone:
-            self._store(site, tensor)
-            return tensor.clone()
-        self._store(site, tensor.clone() if clone else tensor)
-        return tensor
+        self._store(site, tensor)
+        return tensor.clone() if clone else tensor
 
     def through_pattern(self, site: Site, pattern: Tensor) -> Tensor:
         """The same for attention weights, whose padded query rows are shown as zero and given back untouched."""
@@ -108,7 +90,7 @@ class Recorder:
             return self.through(site, pattern)
         padded = ~rows[:, None, :, None]
         new = self.through(site, pattern.masked_fill(padded, 0))
-        return torch.where(padded, pattern.detach(), new) if self.rewrites(site) else pattern
+        return torch.where(padded, pattern.detach(), new) if site in self.rewritten else pattern
 
     def edited(self, site: Site, tensor: Tensor) -> Tensor:
         """The tensor after the edits asked for at its site."""
@@ -121,7 +103,7 @@ class Recorder:
         if self.reduce is not None:
             self.steps[-1][site] = self.reduce(site, tensor)
             return
-        if not self.gradients:
+        if tensor.requires_grad and not self.gradients:
             tensor = tensor.detach()
         self.steps[-1][site] = tensor
         if not tensor.is_inference():
@@ -131,58 +113,51 @@ class Recorder:
         """Sites whose kept tensor the model changed after it was kept."""
         return [site for site, tensor, version in self._versions if tensor._version != version]
 
-    # -- attention ---------------------------------------------------------------------------------------------------
-
-    def attend(self, module: nn.Module) -> _AttentionCall | None:
+    def attend(self, module: nn.Module) -> AttentionSites | None:
         """The recorder of this call of an attention module (see `attention.Listener`)."""
-        name = self._names.get(id(module), "")
-        call = self.next_call(f"attend:{name}")
-        site = self.located.attention.get((name, call))
-        return None if site is None else _AttentionCall(self, site)
+        name = self.wiring.names.get(id(module), "")
+        return self._attention.get((name, self.next_call(f"attend:{name}")))
 
     # -- installation ------------------------------------------------------------------------------------------------
 
     @contextmanager
     def installed(self, attention: str) -> Generator[Recorder]:
         """Hooks in place for the block, and every trace of them removed at its end, whatever happens."""
+        parts = self.wiring.parts
         with ExitStack() as stack:
-            self._hook(stack, self.module.register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True))
-            parts = dict(self.module.named_modules())
+            module = self.wiring.module
+            stack.callback(module.register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True).remove)
             for name, points in self._points().items():
                 self._hook_module(stack, name, parts[name], points)
             for (name, call), site in self.located.experts.items():
-                if self.touches(site.beside("neurons")) or self.touches(site.beside("routing")):
+                if site.beside("neurons") in self.touched or site.beside("routing") in self.touched:
                     layer = ExpertsRecorder(self, site, call, self.located.shared.get(site.beside("neurons")))
                     layer.install(stack, parts, name)
             for site, window in self.located.windows.items():
-                if self.touches(site):
-                    self._hook(
-                        stack,
-                        parts[window.module].register_forward_hook(self._window_hook(site, window), with_kwargs=True),
-                    )
-            if self._attention_sites():
-                self._listen(stack, parts, attention)
+                if site in self.touched:
+                    hook = self._window_hook(site, window)
+                    stack.callback(parts[window.module].register_forward_hook(hook, with_kwargs=True).remove)
+            if any(call.active for call in self._attention.values()):
+                self._listen(stack, attention)
             yield self
 
-    def _listen(self, stack: ExitStack, parts: Mapping[str, nn.Module], attention: str) -> None:
+    def _listen(self, stack: ExitStack, attention: str) -> None:
         """Connects attention: through the interface, or by watching the operations inside attention modules."""
         if self.located.interface:
-            stack.enter_context(attention_name(self.module, NAMES[attention]))
+            stack.enter_context(attention_name(self.wiring.configs, NAMES[attention]))
             stack.enter_context(listening(self))
             return
         for name in {name for name, _ in self.located.attention}:
-            self._hook(stack, parts[name].register_forward_pre_hook(self._enter(name)))
-            self._hook(stack, parts[name].register_forward_hook(self._leave, always_call=True))
+            part = self.wiring.parts[name]
+            stack.callback(part.register_forward_pre_hook(self._enter(name)).remove)
+            stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
         stack.enter_context(
             AttentionOps(
                 lambda: self._scope[-1] if self._scope else None,
-                lambda scope: _AttentionCall(self, self.located.attention[scope[:2]]),  # type: ignore[index]
+                lambda scope: self._attention[scope[:2]],  # type: ignore[index]
                 lambda: self.frame.size,
             )
         )
-
-    def _hook(self, stack: ExitStack, handle: Any) -> None:
-        stack.callback(handle.remove)
 
     def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A new forward pass starts: calls are counted afresh, and in generation a new step is opened."""
@@ -203,61 +178,40 @@ class Recorder:
     def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self._scope.pop()
 
-    def _attention_sites(self) -> list[Site]:
-        inside = [
-            site.beside(kind)
-            for site in self.located.attention.values()
-            for kind in ("query", "key", "value", "pattern")
-        ]
-        return [site for site in (*inside, *self.located.inline) if self.touches(site)]
-
     def _points(self) -> dict[str, list[tuple[Tap, Site]]]:
-        """The taps this pass needs, by module, in the order in which sites are passed."""
+        """The taps this pass needs, by module."""
+        taps, edit_taps = self.located.taps, self.located.edit_taps
+        needed = {site: taps[site] for site in self.touched if site in taps}
+        needed.update({site: edit_taps[site] for site in self.edits if site in edit_taps})
+        for site in self.located.windows:
+            if site in self.touched:
+                self._parts.update((site.beside("query"), site.beside("key")))
+        open_sums = [site for site in self.located.sums if site in self.touched]
+        while open_sums:
+            total = open_sums.pop()
+            base, added = self.located.sums[total]
+            self._totals[added] = (total, base)
+            self._parts.update((base, added))
+            if base in self.located.sums:
+                open_sums.append(base)
+        needed.update({site: taps[site] for site in self._parts if site in taps and site not in needed})
         points: dict[str, list[tuple[Tap, Site]]] = defaultdict(list)
-        for site, tap in self._needed().items():
+        for site, tap in needed.items():
             points[tap.module].append((tap, site))
         return points
-
-    def _needed(self) -> dict[Site, Tap]:
-        needed: dict[Site, Tap] = {}
-        for site, tap in self.located.taps.items():
-            if site in self.edits and site in self.located.edit_taps:
-                continue
-            if self.touches(site):
-                needed[site] = tap
-        for site in self.edits:
-            if site in self.located.edit_taps:
-                needed[site] = self.located.edit_taps[site]
-        for site in self.located.windows:
-            if self.touches(site):
-                needed.update({part: self.located.taps[part] for part in (site.beside("query"), site.beside("key"))})
-        open_sums = [site for site in self.located.sums if self.touches(site)]
-        while open_sums:
-            for part in self.located.sums[open_sums.pop()]:
-                if part in self.located.sums:
-                    open_sums.append(part)
-                    self._inner_sums.add(part)
-                else:
-                    needed.setdefault(part, self.located.taps[part])
-        return needed
 
     def _hook_module(self, stack: ExitStack, name: str, module: nn.Module, points: list[tuple[Tap, Site]]) -> None:
         before = [(tap, site) for tap, site in points if tap.end == "input"]
         after = [(tap, site) for tap, site in points if tap.end == "output"]
 
-        def pre(
-            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-        ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        def pre(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             call = self.next_call(f"in:{name}")
-            arguments: Any = {"args": args, "kwargs": kwargs}
+            given: Any = {"args": args, "kwargs": kwargs}
+            passed = given
             for tap, site in before:
                 if tap.call == call:
-                    arguments = self._pass(tap, site, arguments)
-            return (
-                (arguments["args"], arguments["kwargs"])
-                if arguments["args"] is not args or arguments["kwargs"] is not kwargs
-                else None
-            )
+                    passed = self._pass(tap, site, passed)
+            return None if passed is given else (passed["args"], passed["kwargs"])
 
         def post(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
             call = self.next_call(f"out:{name}")
@@ -267,35 +221,36 @@ class Recorder:
             return output
 
         if before:
-            self._hook(stack, module.register_forward_pre_hook(pre, with_kwargs=True))
+            stack.callback(module.register_forward_pre_hook(pre, with_kwargs=True).remove)
         if after:
-            self._hook(stack, module.register_forward_hook(post))
+            stack.callback(module.register_forward_hook(post).remove)
 
     def _pass(self, tap: Tap, site: Site, container: Any) -> Any:
-        """Takes the tensor at a tap through its site (and the sums it completes); gives the container to go on with."""
+        """Takes the tensor at a tap through its site (and a sum it completes); gives the container to go on with."""
         slot = find_slot(container, dims=(1, 2, 3, 4)) if tap.slot is None else tap.slot
         if slot is None:
             raise SiteError(f"No floating-point tensor passes at {site} ({tap.module}, {tap.end}).")
         native = get_slot(container, slot)
-        value = tap.layout.read(native, self.frame.size, self.frame.length(site.stack))
+        value = tap.layout.read(native, self.frame.size, self.frame.length(site.stack) if tap.layout.crop else None)
         if tap.scale != 1.0:
             value = value * tap.scale
         new = self.through(site, value, clone=tap.clone)
-        self._partial[site] = new
-        rewritten, edited = self.rewrites(site), site in self.edits
-        for total, (base, added) in self.located.sums.items():
-            if added == site and (self.touches(total) or total in self._inner_sums):
-                stream = self._partial[base]
-                whole = self.through(total, stream + new)
-                self._partial[total] = whole
-                if self.rewrites(total):
-                    edited = edited or total in self.edits
-                    new = whole - stream if total in self.edits else _with_gradient_of(whole - stream, new)
-                    rewritten = True
+        rewritten, edited = site in self.rewritten, site in self.edits
+        if site in self._parts:
+            self._latest[site] = new
+        if site in self._totals:
+            total, base = self._totals[site]
+            stream = self._latest[base]
+            whole = self.through(total, stream + new)
+            self._latest[total] = whole
+            if total in self.edits:
+                new, rewritten, edited = whole - stream, True, True
+            elif total in self.rewritten:
+                new, rewritten = exactly(new, gradient_of=whole - stream), True
         if not rewritten:
             return container
         new = tap.layout.write(new if tap.scale == 1.0 else new / tap.scale, native, self.frame.size)
-        return put_slot(container, slot, new if edited or new is native else _with_gradient_of(new, native))
+        return put_slot(container, slot, new if edited or new is native else exactly(native, gradient_of=new))
 
     def _window_hook(self, site: Site, window: Window) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -303,68 +258,45 @@ class Recorder:
                 raise ModelError(
                     f"{site} cannot be read: this pass uses global attention, whose pattern is not one T × T matrix."
                 )
-            query, key = self._partial[site.beside("query")], self._partial[site.beside("key")]
+            query, key = self._latest[site.beside("query")], self._latest[site.beside("key")]
             self.through_pattern(site, windowed_pattern(query, key, window.radius, self.frame.real.get(site.stack)))
 
         return hook
 
 
-class _Swap(torch.autograd.Function):
-    """Gives `value`, bit for bit and in its memory layout, with the derivatives of `path`, equal up to rounding."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(value: Tensor, path: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return value.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        return None
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return None, grad
-
-    @staticmethod
-    def jvp(ctx: Any, value: Tensor | None, path: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return path
-
-
-def _with_gradient_of(path: Tensor, value: Tensor) -> Tensor:
-    swapped: Any = _Swap.apply(value.detach(), path)
-    return swapped
-
-
-class _AttentionCall:
+class AttentionSites:
     """One call of attention: hands query, key, value and pattern to the recorder (see `attention.AttentionCall`)."""
 
     def __init__(self, recorder: Recorder, site: Site) -> None:
         self._recorder = recorder
-        self._site = site
-        self._pattern = site.beside("pattern")
-        self.wants_pattern = recorder.touches(self._pattern)
-        self.changes_pattern = recorder.rewrites(self._pattern)
-
-    def _through(self, kind: str, tensor: Tensor) -> Tensor:
-        site = self._site.beside(kind)
-        return self._recorder.through(site, tensor) if self._recorder.touches(site) else tensor
+        kinds = ["query", "key", "value", "pattern"]
+        kinds += [kind for kind in ("heads", "attn") if site.beside(kind) in recorder.located.inline]
+        touched = {kind: site.beside(kind) for kind in kinds if site.beside(kind) in recorder.touched}
+        self._query, self._key, self._value = touched.get("query"), touched.get("key"), touched.get("value")
+        self._pattern, self._heads, self._attn = touched.get("pattern"), touched.get("heads"), touched.get("attn")
+        self.active = bool(touched)
+        self.wants_pattern = self._pattern is not None
+        self.changes_pattern = self._pattern in recorder.rewritten
 
     def scores(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        return self._through("query", query), self._through("key", key)
+        if self._query is not None:
+            query = self._recorder.through(self._query, query)
+        if self._key is not None:
+            key = self._recorder.through(self._key, key)
+        return query, key
 
     def value(self, value: Tensor) -> Tensor:
-        return self._through("value", value)
+        return value if self._value is None else self._recorder.through(self._value, value)
 
     def pattern(self, pattern: Tensor) -> Tensor:
-        return self._recorder.through_pattern(self._pattern, pattern)
+        return pattern if self._pattern is None else self._recorder.through_pattern(self._pattern, pattern)
 
     def mix(self, pattern: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        return self.pattern(pattern) if self.wants_pattern else pattern, self.value(value)
+        return self.pattern(pattern), self.value(value)
 
     def mixed(self, heads: Tensor) -> Tensor:
-        return self._through("heads", heads) if self._site.beside("heads") in self._recorder.located.inline else heads
+        return heads if self._heads is None else self._recorder.through(self._heads, heads)
 
     def projected(self, output: Tensor) -> Tensor:
-        """The output projection of a module that computes it itself: the site `attn`, and sums that it completes."""
-        return self._through("attn", output)
+        """The output projection of a module that computes it itself: the site `attn`."""
+        return output if self._attn is None else self._recorder.through(self._attn, output)

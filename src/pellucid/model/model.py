@@ -7,17 +7,19 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pellucid.errors import EditError, ModelError, OutOfMemory, TextError
 from pellucid.model.batch import Batch
 from pellucid.model.edits import Edit
+from pellucid.model.frame import Frame, Wiring
 from pellucid.model.generate import generate
-from pellucid.model.hooks import Frame, Recorder, Reduce
+from pellucid.model.hooks import Recorder, Reduce
 from pellucid.model.loading import SETTINGS, Opened, open_object, open_source
 from pellucid.model.run import Generation, Run
 from pellucid.model.sites import Site, expand, single
@@ -39,7 +41,9 @@ class Model:
         self.name, self.attention, self.notes = opened.name, opened.attention, opened.notes
         self._lock = threading.RLock()
         self._accepted = frozenset(inspect.signature(self.hf.forward).parameters)
-        self._survey = surveyed or survey(self.hf, self.attention)
+        self._wiring = Wiring.of(self.hf)
+        self._survey = surveyed or survey(self._wiring, self.attention)
+        self._selected: dict[tuple[str | Site, ...], tuple[Site, ...]] = {}
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -152,9 +156,10 @@ class Model:
 
     @property
     def device(self) -> torch.device:
+        """Where the weights are."""
         return next(self.hf.parameters()).device
 
-    @property
+    @cached_property
     def limit(self) -> int | None:
         """Most tokens that a sequence may have; None where the architecture sets no limit."""
         return length_limit(self.hf, self.tokenizer)
@@ -257,16 +262,17 @@ class Model:
             raise TextError(
                 f"run takes text or a Batch (see Model.tokenize and Batch.of_ids), not a {type(batch).__name__}."
             )
-        batch = batch.to(self.device)
         self._check_ids(batch)
-        arguments: dict[str, Any] = batch.inputs(self._accepted, causal=self._survey.causal)
+        inputs = batch.inputs(self._accepted, causal=self._survey.causal)
+        arguments: dict[str, Any] = {name: value.to(self.device) for name, value in inputs.items()}
         if "use_cache" in self._accepted:
             arguments["use_cache"] = False
-        if not getattr(config, "is_encoder_decoder", False):
-            return arguments, Frame(batch.size, {None: batch.mask.bool()})
-        if batch.target_ids is None or batch.target_mask is None:
-            raise TextError("This is an encoder–decoder model: its batch needs target ids (tokenize(text, target=…)).")
-        return arguments, Frame(batch.size, {"encoder": batch.mask.bool(), "decoder": batch.target_mask.bool()})
+        masks: dict[str | None, Tensor] = {None: batch.mask}
+        if getattr(config, "is_encoder_decoder", False):
+            if batch.target_mask is None:
+                raise TextError("An encoder–decoder model needs target ids in its batch: tokenize(text, target=…).")
+            masks = {"encoder": batch.mask, "decoder": batch.target_mask}
+        return arguments, Frame.of(batch.size, masks, self.device)
 
     def _check_ids(self, batch: Batch) -> None:
         hf: Any = self.hf
@@ -307,10 +313,17 @@ class Model:
                     f"Editing {site} needs eager attention; load the model with attention='eager' (--attention eager)."
                 )
             planned.setdefault(site, []).append(edit)
-        wanted = expand(sites, self.sites)
+        wanted = self._select(sites)
         if gradients:
             self._check_gradients(wanted)
-        return Recorder(self.hf, located, frame, sites=wanted, edits=planned, gradients=gradients, reduce=reduce)
+        return Recorder(self._wiring, located, frame, sites=wanted, edits=planned, gradients=gradients, reduce=reduce)
+
+    def _select(self, sites: Sites) -> tuple[Site, ...]:
+        """The sites that names and patterns mean, remembered: the same ones are asked for batch after batch."""
+        asked = (sites,) if isinstance(sites, (str, Site)) else tuple(sites)
+        if asked not in self._selected:
+            self._selected[asked] = expand(asked, self.sites)
+        return self._selected[asked]
 
     def _check_edit(self, edit: Edit, site: Site) -> None:
         edit.check(site, self.size(site))

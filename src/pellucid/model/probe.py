@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.model.attention import NAMES, attention_name, listening
+from pellucid.model.frame import Wiring
 from pellucid.model.taps import Slot, find_slot, get_slot
 from pellucid.model.watch import AttentionOps
 
@@ -89,9 +90,9 @@ class Trace:
 class _Watcher:
     """Collects a trace; also the listener of the attention interface and the handler of watched operations."""
 
-    def __init__(self, module: nn.Module, inputs: dict[str, Tensor]) -> None:
+    def __init__(self, wiring: Wiring, inputs: dict[str, Tensor]) -> None:
         self.trace = Trace(next(iter(inputs.values())).shape[0], inputs)
-        self._names = {id(part): name for name, part in module.named_modules()}
+        self._names = wiring.names
         self._counts: dict[str, int] = defaultdict(int)
         self._attend_counts: dict[str, int] = defaultdict(int)
         self._open: list[int] = []
@@ -162,16 +163,16 @@ class _Watched:
         return output
 
 
-def probe(module: nn.Module, inputs: dict[str, Tensor], *, attention: str, interface: bool) -> Trace:
+def probe(wiring: Wiring, inputs: dict[str, Tensor], *, attention: str, interface: bool) -> Trace:
     """Runs the model once on a small batch and gives the trace of it."""
-    watcher = _Watcher(module, inputs)
+    module, watcher = wiring.module, _Watcher(wiring, inputs)
     with ExitStack() as stack:
         for part in module.modules():
             stack.callback(part.register_forward_pre_hook(watcher.enter, with_kwargs=True).remove)
             stack.callback(part.register_forward_hook(watcher.leave).remove)
         stack.enter_context(torch.no_grad())
         if interface:
-            stack.enter_context(attention_name(module, NAMES[attention]))
+            stack.enter_context(attention_name(wiring.configs, NAMES[attention]))
             stack.enter_context(listening(watcher))
         else:
             open_calls: dict[Any, _Watched] = {}

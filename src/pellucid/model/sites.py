@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pellucid.errors import SiteError, listing
 
@@ -45,8 +45,10 @@ class Site:
     kind: str
     layer: int | str | None = None
     stack: str | None = None
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.kind, self.layer, self.stack)))  # looked up at every tap
         if self.kind not in KINDS and self.kind != CUSTOM:
             close = difflib.get_close_matches(self.kind, KINDS, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -57,6 +59,9 @@ class Site:
             raise SiteError(f"There is no stack called {self.stack!r}; the stacks are {listing(STACKS)}.")
         if self.kind not in _UNNUMBERED and not isinstance(self.layer, int):
             raise SiteError(f"A {self.kind!r} site needs a layer number, as in '{self.kind}.0'; got {self.layer!r}.")
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         if self.kind == CUSTOM:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from pellucid.errors import ModelError
 from pellucid.model.attention import uses_interface
-from pellucid.model.hooks import Frame, Recorder
+from pellucid.model.frame import Frame, Wiring
+from pellucid.model.hooks import Recorder
 from pellucid.model.locate import locate
 from pellucid.model.probe import probe
 from pellucid.model.sites import KINDS, Site
@@ -31,17 +32,18 @@ class Survey:
     causal: bool = False  # no query of the only stack sees a later key
 
 
-def survey(module: Any, attention: str) -> Survey:
+def survey(wiring: Wiring, attention: str) -> Survey:
     """Finds every site of a transformers model and proves that capturing them leaves its output as it was."""
+    module: Any = wiring.module
     encoder_decoder = bool(getattr(module.config, "is_encoder_decoder", False))
     inputs = _inputs(module, encoder_decoder=encoder_decoder)
     plain = _plain(module, inputs)
     for interface in [True, False] if uses_interface(type(module)) else [False]:
-        trace = probe(module, inputs, attention=attention, interface=interface)
+        trace = probe(wiring, inputs, attention=attention, interface=interface)
         if not trace.attention or not _same_output(plain, trace.output):
             continue  # attention that bypasses the interface, or differs through it: watch its operations instead
         located = locate(trace, encoder_decoder=encoder_decoder, interface=interface)
-        return _prove(module, attention, inputs, located, plain, encoder_decoder=encoder_decoder)
+        return _prove(wiring, attention, inputs, located, plain, encoder_decoder=encoder_decoder)
     raise ModelError(
         f"{type(module).__name__} ({module.config.model_type}) cannot be opened: no attention of a known form was "
         "seen in its forward pass. "
@@ -78,7 +80,7 @@ def _same_output(one: Any, other: Any) -> bool:
 
 
 def _prove(
-    module: nn.Module,
+    wiring: Wiring,
     attention: str,
     inputs: dict[str, Tensor],
     located: Located,
@@ -87,14 +89,15 @@ def _prove(
     encoder_decoder: bool,
 ) -> Survey:
     """Captures every located site at once: output unchanged, every site seen, in-place changes by the model guarded."""
+    module: Any = wiring.module
     stacks: dict[str | None, str] = (
         {"encoder": "attention_mask", "decoder": "decoder_attention_mask"}
         if encoder_decoder
         else {None: "attention_mask"}
     )
-    frame = Frame(BATCH, {stack: inputs[name].bool() for stack, name in stacks.items()})
+    frame = Frame.of(BATCH, {stack: inputs[name] for stack, name in stacks.items()}, module.device)
     sites = _ordered(located)
-    recorder = Recorder(module, located, frame, sites=sites)
+    recorder = Recorder(wiring, located, frame, sites=sites)
     with recorder.installed(attention), torch.no_grad():
         output = module(**inputs)
     if not _same_output(plain, output):

@@ -37,7 +37,7 @@ class Layout:
         if self.crop and length is not None:
             value = value[:, :length]
         if self.heads is not None:
-            value = value.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            value = value.view(*value.shape[:-1], self.heads, -1).transpose(1, 2)
         return value
 
     def write(self, value: Tensor, native: Tensor, batch: int) -> Tensor:

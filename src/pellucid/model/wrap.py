@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.errors import ModelError, SiteError, TextError, listing
-from pellucid.model.hooks import Frame
+from pellucid.model.frame import Frame
 from pellucid.model.loading import Opened
 from pellucid.model.model import Model
 from pellucid.model.sites import CUSTOM, Site
