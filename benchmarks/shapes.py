@@ -34,7 +34,7 @@ CUDA_SHAPES = (
     Shape(
         "GPT-2 large",
         "gpt2",
-        batch=8,
+        batch=16,
         lengths=(512, 1024),
         config={"n_layer": 36, "n_embd": 1280, "n_head": 20},
     ),

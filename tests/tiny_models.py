@@ -75,7 +75,9 @@ def word_tokenizer(*, closing: bool = False) -> PreTrainedTokenizerFast:
             single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=[("<s>", 1), ("</s>", 2)]
         )
     names = dict(zip(("pad", "bos", "eos", "unk", "mask"), SPECIAL, strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=core, **{f"{name}_token": text for name, text in names.items()})
+    inputs = ["input_ids", *(["token_type_ids"] if closing else []), "attention_mask"]
+    tokens = {f"{name}_token": text for name, text in names.items()}
+    return PreTrainedTokenizerFast(tokenizer_object=core, model_input_names=inputs, **tokens)
 
 
 def save(folder: Path, name: str, *, tokenizer: bool = True, seed: int = 0, **options: object) -> Path:

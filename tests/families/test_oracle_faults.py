@@ -27,21 +27,9 @@ def failures(found: list[Finding]) -> set[tuple[str, str]]:
     return {(finding.check, finding.site) for finding in found if not finding.ok}
 
 
-NAMES = [
-    "gpt2",
-    "bert",
-    "llama",
-    "gemma2",
-    "granite",
-    "mixtral",
-    "deepseek_v3",
-    "gpt_oss",
-    "t5",
-    "bloom",
-    "gptj",
-    "xlnet",
-    "longformer",
-]
+NAMES = ["gpt2", "bert", "llama", "gemma2", "granite", "mixtral", "deepseek_v3", "gpt_oss"]
+NAMES += ["t5", "bloom", "gptj", "xlnet", "longformer"]
+KINDS = ["resid", "query", "key", "value", "pattern", "heads", "attn", "mid", "neurons", "mlp"]
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

@@ -209,15 +209,18 @@ def test_unknown_actions_are_refused():
         Edit(HEADS, "blur").check(HEADS, (3, 2))
 
 
-def test_an_empty_choice_of_units_or_positions_is_refused():
+@pytest.mark.parametrize("wrong", [{"heads": []}, {"positions": []}])
+def test_an_empty_choice_of_units_or_positions_is_refused(wrong):
     """An edit that touches nothing would look like an edit without effect."""
-    for wrong in ({"heads": []}, {"positions": []}):
-        with pytest.raises((EditError, SiteError)):
-            edit = Edit.zero(HEADS, **wrong)
-            edit.check(HEADS, (3, 2))
+
+    def checked():
+        Edit.zero(HEADS, **wrong).check(HEADS, (3, 2))
+
+    with pytest.raises((EditError, SiteError)):
+        checked()
 
 
-# -- edits as text -------------------------------------------------------------------------------------------
+# -- edits as text ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

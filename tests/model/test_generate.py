@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
-from pellucid.errors import ModelError, TextError
+from pellucid.errors import EditError, ModelError, TextError
 from pellucid.model import Batch, Edit, Model
 from tests.tiny_models import hook_count, network, opened, padded, plain_output, word_tokenizer
 
@@ -110,7 +110,7 @@ def test_the_model_is_restored_after_generation():
     model, batch = opened("gpt2", "sdpa"), padded("gpt2")
     before, hooks = plain_output(model, batch), hook_count(model.hf)
     model.generate(prompt(), max_new_tokens=3, edits=Edit.zero("heads.1"), sites="pattern.*")
-    with pytest.raises(Exception, match="heads.1"):
+    with pytest.raises(EditError, match=r"heads.1"):
         model.generate(prompt(), max_new_tokens=3, edits=Edit.set("heads.1", torch.ones(3, 5, 7)))
     assert hook_count(model.hf) == hooks
     assert model.hf.config._attn_implementation == "sdpa"
@@ -217,6 +217,24 @@ def test_sequence_to_sequence_steps_equal_whole_runs_with_the_same_edits(edit):
     for place, step in enumerate(made.steps):
         batch = Batch.of_ids(source, target_ids=made.ids[:, : 1 + place])
         assert torch.allclose(step["logits"][:, -1], model.run(batch, (), edit).logits[:, -1], atol=2e-5), place
+
+
+def test_a_target_that_does_not_begin_with_the_start_token_is_counted_as_transformers_counts_it():
+    """transformers puts the start token before it; the prompt and every position are then one longer."""
+    model = seq2seq()
+    made = model.generate(Batch.of_ids([[10, 11, 12]], target_ids=torch.tensor([[33, 44]])), max_new_tokens=3)
+    assert made.ids[0, : made.prompt_length].tolist() in ([0, 33, 44], [33, 44])
+    assert made.new_ids.shape == (1, 3)
+
+
+def test_a_mean_over_the_batch_is_refused_in_generation():
+    """Later steps hold one token each: its mean is itself, and the edit would silently do nothing."""
+    model = opened("gpt2")
+    with pytest.raises(EditError, match="mean"):
+        model.generate(prompt(), max_new_tokens=3, edits=Edit.mean("neurons.1"))
+    given = torch.zeros(model.size("neurons.1"))
+    made = model.generate(prompt(), max_new_tokens=3, edits=Edit.mean("neurons.1", given), sites="neurons.1")
+    assert not any(step["neurons.1"].any() for step in made.steps)
 
 
 def test_texts_are_the_continuation_alone():

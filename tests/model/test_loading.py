@@ -37,7 +37,7 @@ def change_config(folder, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-# -- what opens ---------------------------------------------------------------------------------------------------------
+# -- what opens ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("attention", ["fused", "eager"])
@@ -109,7 +109,7 @@ def test_a_given_tokenizer_is_used(gpt2_folder):
     assert Model.load(gpt2_folder, tokenizer=marker).tokenizer is marker
 
 
-# -- what does not ------------------------------------------------------------------------------------------------------
+# -- what does not ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/tmp/nowhere/at/all", "~/no-such-model", "a/b/c"])
@@ -139,7 +139,7 @@ def test_a_file_instead_of_a_folder(gpt2_folder):
 def test_a_config_without_weights(gpt2_folder, copy_of):
     folder = copy_of(gpt2_folder)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match="has a config.json but no weights"):
+    with pytest.raises(ModelError, match=r"has a config.json but no weights"):
         Model.load(folder)
 
 
@@ -285,7 +285,7 @@ def test_gguf_files_that_are_missing_or_broken(tmp_path, monkeypatch):
     assert not list((tmp_path / "cache").rglob("config.json"))
 
 
-# -- model objects ------------------------------------------------------------------------------------------------------
+# -- model objects ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("setting", "attention"), [("sdpa", "fused"), ("eager", "eager")])

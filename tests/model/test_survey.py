@@ -147,7 +147,7 @@ def test_opening_does_not_touch_the_random_generator():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-# -- random models of the same build -------------------------------------------------------------------------------------
+# -- random models of the same build ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "llama", "t5"])

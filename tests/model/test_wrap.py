@@ -207,7 +207,7 @@ def test_what_a_wrapped_module_cannot_do_is_said(tagger):
         tagger.generate(IDS)
 
 
-# -- word vectors --------------------------------------------------------------------------------------------------------
+# -- word vectors ----------------------------------------------------------------------------------------------
 
 
 def written(folder, text):

@@ -64,7 +64,7 @@ def generate(
     texts: tuple[str, ...] = ()
     if model.tokenizer is not None:
         texts = tuple(model.tokenizer.batch_decode(ids[:, length:], skip_special_tokens=True))
-    return Generation(ids, length, texts, tuple(Captured(step) for step in recorder.steps))
+    return Generation(ids, length, texts, tuple(Captured(step) for step in recorder.taken()))
 
 
 def _eos(hf: Any) -> int | None:

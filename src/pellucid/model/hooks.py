@@ -52,6 +52,7 @@ class Recorder:
         self._calls: dict[str, int] = defaultdict(int)
         self._scope: list[tuple[str, int, int]] = []
         self._versions: list[tuple[Site, Tensor, int]] = []
+        self._versioned = not torch.is_inference_mode_enabled()  # inference tensors count no versions
         self._attention = {place: AttentionSites(self, site) for place, site in located.attention.items()}
         self._totals: dict[Site, tuple[Site, Site]] = {}  # site → (the sum it completes, the sum's other part)
         self._parts: set[Site] = set()  # sites that a sum or a windowed pattern is made of
@@ -106,7 +107,7 @@ class Recorder:
         if tensor.requires_grad and not self.gradients:
             tensor = tensor.detach()
         self.steps[-1][site] = tensor
-        if not tensor.is_inference():
+        if self._versioned:
             self._versions.append((site, tensor, tensor._version))
 
     def changed_in_place(self) -> list[Site]:
@@ -139,7 +140,20 @@ class Recorder:
                     stack.callback(parts[window.module].register_forward_hook(hook, with_kwargs=True).remove)
             if any(call.active for call in self._attention.values()):
                 self._listen(stack, attention)
+            stack.callback(self._latest.clear)
             yield self
+
+    def taken(self) -> list[dict[Site, Any]]:
+        """What was recorded, handed over: the recorder lets go of it, so that dropping a run frees its tensors at once."""
+        changed = self.changed_in_place()
+        if changed:
+            raise ModelError(
+                f"The model changed {changed[0]} in place after it was recorded; this is a fault in Pellucid, please "
+                "report it."
+            )
+        steps, self.steps = self.steps, [{}]
+        self._versions.clear()
+        return steps
 
     def _listen(self, stack: ExitStack, attention: str) -> None:
         """Connects attention: through the interface, or by watching the operations inside attention modules."""
@@ -201,6 +215,9 @@ class Recorder:
         return points
 
     def _hook_module(self, stack: ExitStack, name: str, module: nn.Module, points: list[tuple[Tap, Site]]) -> None:
+        if len(points) == 1 and self._only_read(*points[0]):
+            self._hook_reader(stack, module, *points[0])
+            return
         before = [(tap, site) for tap, site in points if tap.end == "input"]
         after = [(tap, site) for tap, site in points if tap.end == "output"]
 
@@ -224,6 +241,28 @@ class Recorder:
             stack.callback(module.register_forward_pre_hook(pre, with_kwargs=True).remove)
         if after:
             stack.callback(module.register_forward_hook(post).remove)
+
+    def _only_read(self, tap: Tap, site: Site) -> bool:
+        """Whether a tap is read and nothing else: the common case, which must cost next to nothing."""
+        plain = tap.slot is not None and tap.scale == 1.0 and not tap.clone and tap.module not in self.located.repeated
+        return plain and site not in self.rewritten and site not in self._parts
+
+    def _hook_reader(self, stack: ExitStack, module: nn.Module, tap: Tap, site: Site) -> None:
+        slot: Any = tap.slot
+        layout, size = tap.layout, self.frame.size
+        length = self.frame.length(site.stack) if layout.crop else None
+
+        def read_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            native = args[slot[1]] if slot[0] == "args" else kwargs[slot[1]]
+            self._store(site, layout.read(get_slot(native, slot[2:]), size, length))
+
+        def read_output(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            self._store(site, layout.read(get_slot(output, slot), size, length))
+
+        if tap.end == "input":
+            stack.callback(module.register_forward_pre_hook(read_input, with_kwargs=True).remove)
+        else:
+            stack.callback(module.register_forward_hook(read_output).remove)
 
     def _pass(self, tap: Tap, site: Site, container: Any) -> Any:
         """Takes the tensor at a tap through its site (and a sum it completes); gives the container to go on with."""
@@ -269,8 +308,8 @@ class AttentionSites:
 
     def __init__(self, recorder: Recorder, site: Site) -> None:
         self._recorder = recorder
-        kinds = ["query", "key", "value", "pattern"]
-        kinds += [kind for kind in ("heads", "attn") if site.beside(kind) in recorder.located.inline]
+        inline = [kind for kind in ("heads", "attn") if site.beside(kind) in recorder.located.inline]
+        kinds = ("query", "key", "value", "pattern", *inline)
         touched = {kind: site.beside(kind) for kind in kinds if site.beside(kind) in recorder.touched}
         self._query, self._key, self._value = touched.get("query"), touched.get("key"), touched.get("value")
         self._pattern, self._heads, self._attn = touched.get("pattern"), touched.get("heads"), touched.get("attn")

@@ -51,6 +51,7 @@ def locate(trace: Trace, *, encoder_decoder: bool, interface: bool) -> Located:
         missing=found.missing,
         windows=found.windows,
         inline=frozenset(found.inline),
+        repeated=frozenset(call.name for call in trace.calls if call.number > 0),
         read_only=found.read_only,
         interface=interface,
     )

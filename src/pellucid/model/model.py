@@ -208,13 +208,7 @@ class Model:
             self._memory(frame),
         ):
             output = self._forward(arguments)
-        changed = recorder.changed_in_place()
-        if changed:
-            raise ModelError(
-                f"The model changed {changed[0]} in place after it was recorded; this is a fault in Pellucid, "
-                "please report it."
-            )
-        return Run(recorder.steps[-1], batch if isinstance(batch, Batch) else None, output)
+        return Run(recorder.taken()[-1], batch if isinstance(batch, Batch) else None, output)
 
     def generate(
         self,

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from pellucid.errors import SiteError, listing
 
@@ -74,6 +75,7 @@ class Site:
         """Whether the tensor is [B, H, T, ·], one slice per attention head."""
         return self.kind in HEAD_KINDS
 
+    @cache  # noqa: B019  # sites are few, and asked for again at every pass
     def beside(self, kind: str, layer: int | None = None) -> Site:
         """The site of another kind in the same stack and block (or in block `layer`)."""
         return Site(kind, self.layer if layer is None else layer, self.stack)

@@ -27,11 +27,11 @@ class Layout:
 
     def read(self, native: Tensor, batch: int, length: int | None) -> Tensor:
         """The tensor as [B, T, d], or [B, H, T, dh] where heads lie side by side; a view wherever possible."""
-        value = native
         if self.native:
-            return value
-        if value.dim() == 2 and value.shape[0] != batch:
-            value = value.unflatten(0, (batch, -1))
+            return native
+        value = native
+        if value.dim() == 2:
+            value = value if value.shape[0] == batch else value.unflatten(0, (batch, -1))
         elif self.time_first:
             value = value.transpose(0, 1)
         if self.crop and length is not None:
@@ -88,7 +88,7 @@ class Located:
     `attention` and `experts` map (module path, call) to the site whose stack and layer that call serves; `shared`
     holds the taps of experts that every token passes, whose units follow the routed experts' in the same `neurons`
     site. `inline` holds sites seen only by watching attention's own operations (heads and attn without a projection
-    module); `read_only` says why a site cannot be edited; `sums` defines a site as the sum of two others; `edit_taps`
+    module); `repeated` names modules called several times in a pass; `read_only` says why a site cannot be edited; `sums` defines a site as the sum of two others; `edit_taps`
     holds taps for edits where they differ from capture.
     """
 
@@ -102,6 +102,7 @@ class Located:
     missing: Mapping[str, str] = field(default_factory=dict[str, str])
     windows: Mapping[Site, Window] = field(default_factory=dict[Site, "Window"])
     inline: frozenset[Site] = frozenset()
+    repeated: frozenset[str] = frozenset()
     read_only: Mapping[Site, str] = field(default_factory=dict[Site, str])
     interface: bool = False
 

@@ -76,6 +76,15 @@ class _Product:
     views: tuple[_View, _View, _View]  # left, right, result
     call: Callable[[Tensor, Tensor], Tensor]
 
+    def covers(self, batch: int) -> bool:
+        """Whether both operands span the batch (positions, for one, are multiplied once for all sequences)."""
+
+        def spans(tensor: Tensor, view: _View) -> bool:
+            rows = tensor.shape[0 if view.order is None else view.order[0]]
+            return rows % batch == 0 if view.unflatten else rows == batch
+
+        return spans(self.left, self.views[0]) and spans(self.right, self.views[1])
+
 
 def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, scores: bool) -> _Product | None:
     """The product a torch function stands for, if it is one over batches of heads."""
@@ -154,7 +163,7 @@ class AttentionOps(TorchFunctionMode):
         if stage not in ("start", "soft"):
             return func(*args, **kwargs)
         product = _product(func, args, kwargs, scores=stage == "start")
-        if product is None:
+        if product is None or not product.covers(self._batch()):
             return func(*args, **kwargs)
         self._stage[scope] = "scored" if stage == "start" else "done"
         return self._pass(product, self._handler(scope), scores=stage == "start")
