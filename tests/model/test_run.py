@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from pellucid.errors import ModelError, OutOfMemory, SiteError, TextError
+from pellucid.errors import EditError, ModelError, OutOfMemory, SiteError, TextError
 from pellucid.model import Batch, Edit, Model
+from pellucid.model.attention import _listener
 from tests.tiny_models import error, hook_count, network, opened, padded, plain_output
 
 NAMES = ["gpt2", "bert", "llama", "falcon", "bloom", "t5", "mixtral", "gpt_oss", "xlnet", "longformer"]
@@ -123,6 +124,16 @@ class Breaks(nn.Module):
 
     def forward(self, *args, **kwargs):
         raise self.what
+
+
+@pytest.mark.parametrize("setting", ["eager", "sdpa"])
+def test_no_listener_is_left_that_would_keep_a_pass_alive(setting):
+    model, batch = opened("gpt2", setting), padded("gpt2")
+    model.run(batch, "pattern.*")
+    assert _listener.get() is None
+    with pytest.raises(EditError):
+        model.run(batch, "pattern.*", Edit.set("heads.1", torch.ones(3, 5)))
+    assert _listener.get() is None
 
 
 def test_nothing_is_left_when_the_forward_raises_midway():

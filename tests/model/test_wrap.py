@@ -180,6 +180,29 @@ def test_a_site_that_never_passes_is_an_error_not_an_empty_answer():
         model.run(x, (), Edit.zero("idle"))
 
 
+class Twice(nn.Module):
+    """Calls one module two times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(3, 3, batch_first=True)
+
+    def forward(self, x):
+        return self.rnn(self.rnn(x)[0])[0]
+
+
+@pytest.mark.parametrize("path", ["rnn", "rnn:0"])
+def test_a_module_that_is_called_twice_shows_its_first_call(path):
+    model = Model.wrap(Twice(), sites={"a": path})
+    x = torch.randn(2, 4, 3)
+    with torch.no_grad():
+        first = model.hf.rnn(x)[0]
+    assert torch.equal(model.run(x, "a")["a"], first)
+    edited = model.run(x, (), Edit.set("a", 0.0)).output
+    with torch.no_grad():
+        assert torch.equal(edited, model.hf.rnn(torch.zeros(2, 4, 3))[0])
+
+
 @pytest.mark.parametrize(
     ("edit", "kind"),
     [

@@ -15,6 +15,7 @@ from pellucid.families.blocks import ROWS
 from pellucid.families.configs import FAMILIES, Family
 from pellucid.families.oracle import Finding, form, recompose
 from pellucid.model import Batch, Edit, Model, Run, Site
+from pellucid.model.loading import why_not_fused
 
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 6e-2}
 NOT_APPLICABLE = ("sinks", "post-norm", "window")
@@ -138,13 +139,12 @@ def _opened(family: Family, setting: str, dtype: torch.dtype, report: Report) ->
     """The family under one setting; None where it has no such setting or cannot be opened."""
     eager = configs.build(family, attention="eager", dtype=dtype)
     network: Any = eager if setting == "eager" else configs.build(family, attention="sdpa", dtype=dtype)
-    if setting == "sdpa" and network.config._attn_implementation != "sdpa":
+    if setting == "sdpa" and why_not_fused(type(network), network.config) is not None:
         return None
     try:
         model = Model.load(network)
     except PellucidError as error:
-        if setting == "eager" or "by itself" not in str(error):
-            report.note("open", False, str(error))
+        report.note("open", False, str(error))
         return None
     report.attention = ", ".join(dict.fromkeys(filter(None, [*report.attention.split(", "), model.attention])))
     return _Case(family, model, eager, setting, dtype)

@@ -144,7 +144,7 @@ class Recorder:
             yield self
 
     def taken(self) -> list[dict[Site, Any]]:
-        """What was recorded, handed over: the recorder lets go of it, so that dropping a run frees its tensors at once."""
+        """What was recorded, handed over: the recorder lets go of it, so that dropping a run frees its tensors."""
         changed = self.changed_in_place()
         if changed:
             raise ModelError(

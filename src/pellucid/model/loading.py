@@ -67,11 +67,11 @@ def open_object(module: Any, tokenizer: Any) -> Opened:
             f"This model object uses {setting!r} attention; Pellucid reads 'sdpa' and 'eager'. "
             "Call model.set_attn_implementation('sdpa') on it first."
         )
-    if names[setting] == "fused" and not uses_interface(type(module)):
+    reason = why_not_fused(type(module), module.config) if names[setting] == "fused" else None
+    if reason is not None:
         raise ModelError(
-            f"{type(module).__name__} computes attention by itself, and this object uses its fused kernel, which "
-            "shows nothing. "
-            "Load it with attn_implementation='eager'."
+            f"{type(module).__name__} cannot be read with fused attention: {reason}. Load it with "
+            "attn_implementation='eager'."
         )
     name = getattr(module.config, "_name_or_path", "") or type(module).__name__
     return Opened(module.eval(), tokenizer, names[setting], name)
@@ -101,9 +101,10 @@ def open_source(
         _check_weights(source, allow_pickle=allow_pickle)
     cls, chosen = _class_for(config, head, name)
     notes: list[str] = []
-    if attention == "fused" and not _can_fuse(cls):
+    reason = why_not_fused(cls, config) if attention == "fused" else None
+    if reason is not None:
         attention = "eager"
-        notes.append(f"{cls.__name__} has no fused attention that can be read, so it runs with eager attention")
+        notes.append(f"runs with eager attention: {reason}")
     options: dict[str, Any] = {
         "config": config,
         "dtype": dtype or (torch.float32 if device.type == "cpu" else "auto"),
@@ -186,8 +187,15 @@ def _class_for(config: Any, head: str, name: str) -> tuple[Any, str]:
     return (found[0] if isinstance(found, tuple) else found), head
 
 
-def _can_fuse(cls: Any) -> bool:
-    return bool(getattr(cls, "_supports_sdpa", False)) and uses_interface(cls)
+def why_not_fused(cls: Any, config: Any) -> str | None:
+    """Why a model can only be read with eager attention; None where fused attention will do."""
+    if not getattr(cls, "_supports_sdpa", False):
+        return "transformers has no fused attention for it"
+    if not uses_interface(cls):
+        return "it computes attention by itself, in a kernel that shows nothing"
+    if getattr(config, "attn_logit_softcapping", None) is not None:
+        return "the fused kernel leaves out the cap that this model puts on its attention scores"
+    return None
 
 
 def _check_head(missing: Any, name: str, head: str, *, new_head: bool) -> list[str]:

@@ -85,11 +85,11 @@ class Window:
 class Located:
     """Where every site of a model is, as found by one probe pass.
 
-    `attention` and `experts` map (module path, call) to the site whose stack and layer that call serves; `shared`
-    holds the taps of experts that every token passes, whose units follow the routed experts' in the same `neurons`
-    site. `inline` holds sites seen only by watching attention's own operations (heads and attn without a projection
-    module); `repeated` names modules called several times in a pass; `read_only` says why a site cannot be edited; `sums` defines a site as the sum of two others; `edit_taps`
-    holds taps for edits where they differ from capture.
+    `attention` and `experts` map (module path, call) to the site whose stack and layer that call serves; `shared` holds
+    the taps of experts that every token passes, whose units follow the routed experts' in the same `neurons` site.
+    `sums` defines a site as the sum of two others; `edit_taps` holds taps for edits where they differ from capture;
+    `inline` the sites seen only by watching attention's own operations (heads and attn without a projection module).
+    `repeated` names modules called several times in a pass; `read_only` says why a site cannot be edited.
     """
 
     taps: Mapping[Site, Tap]
