@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import EditError, SiteError
-from pellucid.model.edits import ACTIONS, Edit
+from pellucid.model.edits import ACTIONS, Edit, View, View
 from pellucid.model.sites import Site
 
 HEADS, NEURONS = Site("heads", 0), Site("neurons", 0)
@@ -115,7 +115,7 @@ def test_mean_is_over_batch_and_real_tokens_only():
     x[1, 1:] = 1e6  # padding that must not count
     real = torch.tensor([[True, True, True], [True, False, False]])
     by_hand = (x[0, 0] + x[0, 1] + x[0, 2] + x[1, 0]) / 4
-    got = Edit.mean(NEURONS, neurons=[1, 3]).apply(x, NEURONS, real=real)
+    got = Edit.mean(NEURONS, neurons=[1, 3]).apply(x, NEURONS, view=View(0, 3, real=real))
     assert torch.allclose(got, expected(x, lambda v, b, t, n: by_hand[n], units=[1, 3], per_head=False))
 
 
@@ -124,7 +124,7 @@ def test_mean_per_head_keeps_heads_apart():
     x[0, :, 0] = -1e6
     real = torch.tensor([[False, True, True, True], [True, True, True, True]])
     total = x[0, :, 1:].sum(1) + x[1].sum(1)  # [H, dh]
-    got = Edit.mean(HEADS, heads=2, positions=3).apply(x, HEADS, real=real)
+    got = Edit.mean(HEADS, heads=2, positions=3).apply(x, HEADS, view=View(0, 4, real=real))
     assert torch.allclose(got, expected(x, lambda v, b, h, t, k: total[h, k] / 7, units=[2], positions=[3]))
 
 
@@ -151,11 +151,11 @@ def test_no_action_changes_the_tensor_it_was_given(action):
     assert not torch.equal(got, x)
 
 
-def test_offset_makes_positions_absolute():
-    x = head_tensor()  # four tokens that stand at positions 10 to 13
-    got = Edit.zero(HEADS, positions=[11, 3, 20]).apply(x, HEADS, offset=10)
+def test_positions_are_those_of_the_whole_text():
+    x, later = head_tensor(), View(10, 10, growing=True)  # four tokens that stand at positions 10 to 13
+    got = Edit.zero(HEADS, positions=[11, 3, 20]).apply(x, HEADS, view=later)
     assert torch.equal(got, expected(x, lambda *_: 0.0, positions=[1]))
-    untouched = Edit.zero(HEADS, positions=[9, 14]).apply(x, HEADS, offset=10)
+    untouched = Edit.zero(HEADS, positions=[9, 14, -1]).apply(x, HEADS, view=later)
     assert torch.equal(untouched, x)
 
 

@@ -79,6 +79,27 @@ def test_every_step_equals_a_run_on_the_whole_text_with_the_same_edits(name, edi
     assert torch.equal(made.new_ids[0], torch.cat([score.argmax(-1) for score in scores]))
 
 
+@pytest.mark.parametrize("site", ["value.1", "key.1", "logits"])
+def test_a_patch_that_generation_could_not_keep_is_refused(site):
+    """Later steps read keys and values again from the cache, and generation computes few of the prompt's logits."""
+    run = opened("gpt2").run(prompt(), site)
+    with pytest.raises(EditError, match="patch"):
+        opened("gpt2").generate(prompt(), max_new_tokens=3, edits=Edit.patch(site, run))
+
+
+@pytest.mark.parametrize("site", ["resid.1", "heads.1", "neurons.1", "query.1", "mid.1"])
+@pytest.mark.parametrize("position", [1, 4])
+def test_a_patch_into_the_prompt_equals_setting_the_same_values_there(site, position):
+    model = opened("gpt2")
+    source = torch.randn_like(model.run(prompt(), site)[site]) * 2
+    same = source[0, :, position] if source.dim() == 4 else source[0, position]
+    patch, put = Edit.patch(site, source, positions=[position]), Edit.set(site, same, positions=[position])
+    one, other = (model.generate(prompt(), max_new_tokens=4, edits=edit, sites="logits") for edit in (patch, put))
+    assert torch.equal(one.ids, other.ids)
+    for mine, theirs in zip(one.steps, other.steps, strict=True):
+        assert torch.allclose(mine["logits"], theirs["logits"], atol=1e-5)
+
+
 def test_several_edits_act_together_at_every_step():
     model = opened("gpt2")
     edits = [

@@ -24,7 +24,8 @@ TEXTS = [
 def folder(package: str) -> Path:
     """Where a package's files are, without importing it."""
     spec = find_spec(package)
-    assert spec is not None and spec.submodule_search_locations, f"{package} is not installed: run make test-real"
+    assert spec is not None, f"{package} is not installed: run make test-real"
+    assert spec.submodule_search_locations
     return Path(next(iter(spec.submodule_search_locations)))
 
 
@@ -64,7 +65,7 @@ def defender() -> Model:
     files = folder("stackone_defender") / "models" / "minilm-multihead-v5"
     network = BertModel(BertConfig.from_pretrained(files), add_pooling_layer=False)
     missing, unexpected = network.load_state_dict(dict(_onnx_weights(files / "model_quantized.onnx")), strict=False)
-    assert not missing and not unexpected, (missing, unexpected)
+    assert (missing, unexpected) == ([], [])
     return Model.load(network, tokenizer=AutoTokenizer.from_pretrained(files))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -103,7 +103,7 @@ def test_rxnmapper_shares_one_block_and_keeps_twelve_layers_apart() -> None:
     run = model.run(batch, "pattern.*")
     patterns = [run[site] for site in run]
     assert len(patterns) == 12
-    assert all(not torch.equal(one, other) for one, other in zip(patterns, patterns[1:], strict=False))
+    assert all(not torch.equal(one, other) for one, other in pairwise(patterns))
     expect_undone(model, batch, Edit.zero("heads.10", heads=5))
 
 
@@ -116,9 +116,10 @@ def test_defender_shares_its_first_layers_with_minilm() -> None:
     sites = [f"mlp.{layer}" for layer in range(6)]
     one, other = tuned.run(batch, sites), base.run(batch, sites)
     real = batch.mask.bool()
-    distance: Callable[[str], float] = lambda site: float(
-        (one[site] - other[site])[real].norm() / other[site][real].norm()
-    )
+
+    def distance(site: str) -> float:
+        return float((one[site] - other[site])[real].norm() / other[site][real].norm())
+
     frozen, moved = max(map(distance, sites[:4])), min(map(distance, sites[4:]))
     assert frozen < 0.1 < moved, (frozen, moved)
 

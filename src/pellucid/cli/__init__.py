@@ -14,6 +14,12 @@ from pellucid import __version__
 from pellucid.errors import PellucidError
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"pellucid {__version__}")
+        raise typer.Exit
+
+
 def build_app() -> typer.Typer:
     """The application with every command found beside this file."""
     app = typer.Typer(
@@ -26,12 +32,12 @@ def build_app() -> typer.Typer:
     )
 
     @app.callback()
-    def top(
-        version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-    ) -> None:  # pyright: ignore[reportUnusedFunction]
-        if version:
-            typer.echo(f"pellucid {__version__}")
-            raise typer.Exit
+    def top(  # pyright: ignore[reportUnusedFunction]
+        version: Annotated[
+            bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
+        ] = False,
+    ) -> None:
+        pass
 
     for found in iter_modules(__path__):
         if not found.name.startswith("_"):

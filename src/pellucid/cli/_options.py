@@ -39,11 +39,5 @@ def open_model(
 
     from pellucid.model import Model
 
-    if device is not None:
-        try:
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(f"The device {device!r} cannot be used here ({reason}); try --device cpu.") from None
     chosen = None if dtype is None else getattr(torch, dtype)
     return Model.load(name, device=device, dtype=chosen, head=head, attention=attention, allow_pickle=allow_pickle)

@@ -17,14 +17,22 @@ def predictions(model: Model, run: Run, top: int) -> Predictions:
     """The best predictions at the places that matter for the model's head; none for a model without one."""
     import torch
 
-    scores = next((run.output[name] for name in ("logits",) if name in run.output), None)
-    if scores is None:
+    if "start_logits" in run.output:
+        return {name: _best_places(model, run, run.output[f"{name}_logits"][0], top) for name in ("start", "end")}
+    if "logits" not in run.output:
         return {}
-    chances = torch.softmax(scores[0].float(), dim=-1)  # [T, V] or [C]
+    chances = torch.softmax(run.output["logits"][0].float(), dim=-1)  # [T, V] or [C]
     names = _names(model, chances.shape[-1])
     if chances.dim() == 1:
         return {"class": _best(chances, names, top)}
     return {label: _best(chances[place], names, top) for label, place in _places(model, run, chances.shape[0])}
+
+
+def _best_places(model: Model, run: Run, scores: Any, top: int) -> list[tuple[str, float]]:
+    """The tokens at which an answer most likely starts or ends."""
+    assert run.batch is not None
+    ids = run.batch.ids[0]
+    return _best(scores.float().softmax(-1), lambda place: f"{place} {model.tokenizer.decode([int(ids[place])])}", top)
 
 
 def _best(chances: Any, names: Any, top: int) -> list[tuple[str, float]]:

@@ -16,7 +16,7 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(stderr=stderr, highlight=False, width=None if terminal else 160)
+    return Console(stderr=stderr, highlight=False, markup=False, width=None if terminal else 160)
 
 
 def print_table(

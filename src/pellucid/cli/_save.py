@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from pellucid.model import Model, Run
 
 
+AXES = {
+    2: ["sequence", "unit"],
+    3: ["sequence", "token", "unit"],
+    4: ["sequence", "head", "token", "unit"],
+}
+"""Names of a recorded tensor's axes, by their number; the last one of a pattern is the token attended to."""
+
+
 def check_free(folder: Path) -> None:
     """Raises where a folder cannot be written without touching something that is there."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -36,10 +44,7 @@ def save_run(folder: Path, model: Model, text: str, run: Run, edits: list[Any]) 
     work.mkdir()
     arrays = {str(site): value.detach().cpu().contiguous().clone() for site, value in run.items()}
     save_file({**arrays, "ids": run.batch.ids.cpu(), "mask": run.batch.mask.cpu()}, work / "arrays.safetensors")
-    axes = {
-        name: ["sequence", "head", "token", "unit"] if value.dim() == 4 else ["sequence", "token", "unit"]
-        for name, value in arrays.items()
-    }
+    axes = {name: AXES[value.dim()] for name, value in arrays.items()}
     about = {
         "format": 1,
         "kind": "run",

@@ -35,8 +35,8 @@ def run(
     ] = None,
     pair: Annotated[str | None, typer.Option(help="A second sentence, for models of sentence pairs.")] = None,
     target: Annotated[str | None, typer.Option(help="What the decoder of an encoder–decoder model reads.")] = None,
-    generate: Annotated[int, typer.Option(help="Continue the text by so many tokens (greedily).")] = 0,
-    top: Annotated[int, typer.Option(help="How many predictions to show.")] = 5,
+    generate: Annotated[int, typer.Option(min=0, help="Continue the text by so many tokens (greedily).")] = 0,
+    top: Annotated[int, typer.Option(min=1, help="How many predictions to show.")] = 5,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut text that is too long for the model.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save what was read to this folder.")] = None,
     device: options.Device = None,
@@ -85,9 +85,9 @@ def run(
         )
     compared(before, after, edits)
     for label, passage in continued.items():
-        console().print(f"{label}: {passage}", markup=False)
+        console().print(f"{label}: {passage}")
     if out is not None:
-        console().print(f"Saved to {out}", markup=False)
+        console().print(f"Saved to {out}")
 
 
 def _continuations(model: Model, batch: Any, count: int, edits: list[Any]) -> dict[str, str]:

@@ -55,7 +55,7 @@ def sites(
 def show_sites(model: Model) -> None:
     """The model's facts and its sites as a table."""
     screen = console()
-    screen.print(f"[bold]{model.name}[/bold]", markup=True)
+    screen.print(model.name, style="bold")
     forms = ", ".join(f"{stack}: {form}" if stack else form for stack, form in model.forms.items())
     count = sum(parameter.numel() for parameter in model.hf.parameters())
     screen.print(

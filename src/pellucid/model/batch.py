@@ -31,30 +31,28 @@ class Batch:
     def of_ids(
         cls,
         ids: Tensor | Sequence[Sequence[int]],
-        mask: Tensor | None = None,
+        mask: Tensor | Sequence[Sequence[int]] | None = None,
         *,
         special: Tensor | None = None,
         types: Tensor | None = None,
-        target_ids: Tensor | None = None,
-        target_mask: Tensor | None = None,
+        target_ids: Tensor | Sequence[Sequence[int]] | None = None,
+        target_mask: Tensor | Sequence[Sequence[int]] | None = None,
     ) -> Batch:
         """A batch of ready token ids; every token counts as real unless a mask [B, T] of 0 and 1 says otherwise."""
         import torch
 
-        ids = torch.as_tensor(ids)
-        if ids.dim() != 2 or ids.numel() == 0:
-            raise TextError(
-                f"Token ids must be a matrix [sequences, tokens] with at least one token; got shape {tuple(ids.shape)}."
-            )
-        mask = torch.ones_like(ids) if mask is None else mask
+        ids = _matrix(ids, "Token ids")
+        mask = torch.ones_like(ids) if mask is None else _matrix(mask, "The mask")
         if mask.shape != ids.shape:
             raise TextError(
                 f"The mask has shape {tuple(mask.shape)} and the ids {tuple(ids.shape)}; they must be equal."
             )
         special = torch.zeros_like(ids, dtype=torch.bool) if special is None else special.bool()
-        if target_ids is not None and target_mask is None:
-            target_mask = torch.ones_like(target_ids)
-        return cls(ids, mask, special, types, target_ids, target_mask)
+        if target_ids is None:
+            return cls(ids, mask, special, types)
+        targets = _matrix(target_ids, "Target ids")
+        target_mask = torch.ones_like(targets) if target_mask is None else _matrix(target_mask, "The target mask")
+        return cls(ids, mask, special, types, targets, target_mask)
 
     @property
     def size(self) -> int:
@@ -85,3 +83,19 @@ class Batch:
         elif causal and "position_ids" in accepted and not bool(self.mask[:, 0].all()):
             inputs["position_ids"] = (self.mask.cumsum(dim=1) - 1).clamp(min=0)
         return inputs
+
+
+def _matrix(values: Tensor | Sequence[Sequence[int]], what: str) -> Tensor:
+    """Whole numbers as a matrix [sequences, tokens]."""
+    import torch
+
+    try:
+        matrix = torch.as_tensor(values)
+    except (ValueError, TypeError) as error:
+        raise TextError(f"{what} must be a matrix of whole numbers, every row of one length ({error}).") from None
+    if what.endswith("ids") and matrix.is_floating_point():
+        raise TextError(f"{what} must be whole numbers, not {matrix.dtype}.")
+    if matrix.dim() != 2 or matrix.numel() == 0:
+        shape = tuple(matrix.shape)
+        raise TextError(f"{what} must be a matrix [sequences, tokens] with at least one token; got shape {shape}.")
+    return matrix

@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 Indices = int | Sequence[int] | None
 Value = "Tensor | float | None"
 
+
+@dataclass(frozen=True)
+class View:
+    """The part of a text that a tensor holds: the position of its first token, how many positions are known (negative
+    ones count from there), whether more may come, and which tokens are real ([B, T])."""
+
+    start: int
+    known: int
+    growing: bool = False
+    real: Tensor | None = None
+
+
 ACTIONS = ("zero", "mean", "set", "scale", "add", "patch", "gate")
 _PER_UNIT = frozenset({"scale", "gate"})
 """Actions whose one-dimensional value holds one number per chosen head (elsewhere: per feature)."""
@@ -145,6 +157,8 @@ class Edit:
             )
         try:
             value = float(number) if number is not None else None
+            if value is not None and not math.isfinite(value):
+                raise ValueError(number)
             return cls(site, action, value, _span(units), _span(positions))
         except ValueError:
             raise EditError(f"The edit {text!r} has a part that is not a number; {form}.") from None
@@ -152,25 +166,22 @@ class Edit:
     def __str__(self) -> str:
         units = f":{','.join(map(str, self.units))}" if self.units else ""
         positions = f"@{','.join(map(str, self.positions))}" if self.positions else ""
-        number = f":{self.value:g}" if isinstance(self.value, (int, float)) else ""
+        number = f":{_number(self.value)}" if isinstance(self.value, (int, float)) else ""
         return f"{self.site}{units}{positions}={self.action}{number}"
 
-    def check(self, site: Site, sizes: tuple[int, ...]) -> None:
-        """Raises where the edit cannot fit a site of these sizes: (heads, width) or (width,)."""
+    def check(self, site: Site, sizes: tuple[int, ...] | None) -> None:
+        """Raises where the edit cannot fit a site of these sizes: (heads, width), (width,), or unknown before a run."""
         if self.action not in ACTIONS:
             raise EditError(f"There is no edit called {self.action!r}; the edits are {listing(ACTIONS)}.")
-        count = sizes[0] if site.per_head else sizes[-1]
-        noun = "head" if site.per_head else "unit"
-        for unit in self.units or ():
-            if not 0 <= unit < count:
-                raise SiteError(f"{site} has {count} {noun}s, numbered 0 to {count - 1}; {noun} {unit} does not exist.")
-        if self.positions and site.kind == "logits" and len(sizes) == 1:
-            return
         if self.action == "patch" and isinstance(self.value, Mapping) and site not in self.value:
             raise EditError(
                 f"The run to patch from did not record {site}; ask for it with sites=['{site}'] in that run."
             )
-        chosen = len(self.units) if self.units else count
+        if sizes is None:
+            return
+        count = sizes[0] if site.per_head else sizes[-1]
+        self._check_units(site, count)
+        chosen, noun = len(self.units) if self.units else count, _noun(site)
         shape = tuple(getattr(self.value, "shape", ())) if not isinstance(self.value, Mapping) else ()
         if self.action in _PER_UNIT and len(shape) == 1 and shape[0] not in (1, chosen):
             raise EditError(
@@ -178,22 +189,30 @@ class Edit:
                 f"{noun}."
             )
 
-    def apply(self, tensor: Tensor, site: Site, *, offset: int = 0, real: Tensor | None = None) -> Tensor:
-        """The tensor with the edit made, on a copy; `offset` is the position of its first token, `real` [B, T] its
-        true tokens."""
+    def _check_units(self, site: Site, count: int) -> None:
+        for unit in self.units or ():
+            if not 0 <= unit < count:
+                noun = _noun(site)
+                raise SiteError(f"{site} has {count} {noun}s, numbered 0 to {count - 1}; {noun} {unit} does not exist.")
+
+    def apply(self, tensor: Tensor, site: Site, *, view: View | None = None) -> Tensor:
+        """The tensor with the edit made, on a copy; `view` tells which part of the text the tensor holds."""
         unit_axis, position_axis = (1, 2) if site.per_head else (tensor.dim() - 1, 1)
-        positions = self._local_positions(site, tensor, position_axis, offset)
+        view = view or View(0, tensor.shape[position_axis] if tensor.dim() > 2 else 0)
+        self._check_units(site, tensor.shape[unit_axis])
+        if self.action == "patch" and view.start > 0:
+            return tensor  # a patch comes from a whole text: in generation it is made in the prompt's pass
+        positions = self._local_positions(site, tensor, position_axis, view)
         if positions is not None and not positions:
             return tensor
         index = _index(tensor, unit_axis, self.units, position_axis, positions)
         part = tensor[index]
         try:
-            new = self._new(part, site, index, tensor, real).to(part.dtype).expand_as(part)
+            new = self._new(part, site, index, tensor, view.real).to(part.dtype).expand_as(part)
         except RuntimeError:
             raise EditError(
-                f"The value of {self.action} at {site} has shape {_shape(self.value)}, which does not fit the "
-                "chosen part, "
-                f"of shape {tuple(part.shape)}."
+                f"The value of {self.action} at {site} has shape {_shape(self.value)}, which does not fit the chosen "
+                f"part, of shape {tuple(part.shape)}."
             ) from None
         out = tensor.clone()
         out[index] = new
@@ -234,21 +253,19 @@ class Edit:
             )
         return source.to(tensor)
 
-    def _local_positions(self, site: Site, tensor: Tensor, axis: int, offset: int) -> list[int] | None:
+    def _local_positions(self, site: Site, tensor: Tensor, axis: int, view: View) -> list[int] | None:
         """The chosen positions that lie in this tensor, counted from its first token."""
         if self.positions is None:
             return None
         if tensor.dim() < 3:
             raise EditError(f"{site} has no token positions here; leave out positions=.")
-        length = tensor.shape[axis]
-        if offset == 0:
-            outside = [p for p in self.positions if p < -length or (p >= length and length > 1)]
-            if outside:
+        for position in self.positions:
+            if position < -view.known or (position >= view.known and not view.growing):
                 raise SiteError(
-                    f"{site} has {length} positions, 0 to {length - 1}; position {outside[0]} does not exist."
+                    f"{site} has {view.known} positions, 0 to {view.known - 1}; position {position} does not exist."
                 )
-            return [p % length for p in self.positions if p < length]
-        return [p - offset for p in self.positions if offset <= p < offset + length]
+        absolute = [position if position >= 0 else position + view.known for position in self.positions]
+        return [place - view.start for place in absolute if view.start <= place < view.start + tensor.shape[axis]]
 
 
 def index_without_batch(index: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -260,8 +277,10 @@ def _batch_mean(tensor: Tensor, site: Site, real: Tensor | None) -> Tensor:
     """Mean over the batch's real tokens, kept broadcastable against the tensor."""
     import torch
 
+    if tensor.dim() < 3:
+        return tensor.mean(dim=0, keepdim=True)
     axis = 2 if site.per_head else 1
-    if real is None or tensor.dim() < 3 or real.shape[1] != tensor.shape[axis]:
+    if real is None or real.shape[1] != tensor.shape[axis]:
         real = torch.ones(tensor.shape[0], tensor.shape[axis], device=tensor.device)
     weights = real.to(tensor.dtype).reshape(real.shape[0], *([1] * (axis - 1)), -1, 1)
     mean = (tensor * weights).sum(dim=(0, axis), keepdim=True) / weights.sum()
@@ -298,7 +317,10 @@ def _units(heads: Indices, neurons: Indices) -> tuple[int, ...] | None:
 def _indices(values: Indices) -> tuple[int, ...] | None:
     if values is None:
         return None
-    return (values,) if isinstance(values, int) else tuple(int(value) for value in values)
+    chosen = (values,) if isinstance(values, int) else tuple(int(value) for value in values)
+    if not chosen:
+        raise EditError("An edit was given an empty list of heads, neurons or positions; leave it out to choose all.")
+    return chosen
 
 
 def _span(text: str | None) -> tuple[int, ...] | None:
@@ -310,9 +332,20 @@ def _span(text: str | None) -> tuple[int, ...] | None:
         match = re.fullmatch(r"(-?\d+)(?:-(\d+))?", part)
         if match is None:
             raise ValueError(part)
-        first = int(match[1])
-        numbers.extend(range(first, int(match[2]) + 1) if match[2] else [first])
+        first, last = int(match[1]), int(match[2] or match[1])
+        if match[2] and not 0 <= first <= last:
+            raise ValueError(part)
+        numbers.extend(range(first, last + 1))
     return tuple(numbers)
+
+
+def _noun(site: Site) -> str:
+    return "head" if site.per_head else "unit"
+
+
+def _number(value: float) -> str:
+    """A number as short as it can be read back."""
+    return short if float(short := f"{value:g}") == value else repr(float(value))
 
 
 def _shape(value: Any) -> tuple[int, ...] | str:

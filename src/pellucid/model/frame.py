@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pellucid.model.sites import Site
+
 
 @dataclass(frozen=True)
 class Wiring:
@@ -46,12 +48,18 @@ class Frame:
         padded = frozenset(stack for stack, tokens in real.items() if not bool(tokens.all()))
         return cls(size, {stack: tokens.to(device) for stack, tokens in real.items()}, padded)
 
-    def length(self, stack: str | None) -> int | None:
+    def source(self, site: Site) -> str | None:
+        """The stack whose tokens a site's positions are: for cross attention, keys and values are the encoder's."""
+        if site.stack != "cross":
+            return site.stack
+        return "encoder" if site.kind in ("key", "value") else "decoder"
+
+    def length(self, site: Site) -> int | None:
         """Tokens of a row, padding included."""
-        real = self.real.get("decoder" if stack == "cross" else stack)
+        real = self.real.get(self.source(site))
         return None if real is None else real.shape[1]
 
-    def rows(self, stack: str | None, length: int) -> Tensor | None:
-        """Which query rows are real, [B, T]; None where all are, or where the pass is a later generation step."""
-        stack = "decoder" if stack == "cross" else stack
+    def rows(self, site: Site, length: int) -> Tensor | None:
+        """Which of a site's positions are real, [B, T]; None where all are, or in a later generation step."""
+        stack = self.source(site)
         return self.real[stack] if stack in self.padded and self.real[stack].shape[1] == length else None

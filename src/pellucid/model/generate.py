@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
-from pellucid.errors import ModelError, TextError
+from pellucid.errors import EditError, ModelError, SiteError, TextError
 from pellucid.model.run import Captured, Generation
 
 if TYPE_CHECKING:
@@ -31,12 +32,18 @@ def generate(
         raise ModelError(f"{type(hf).__name__} cannot generate text: open a model that has a head 'lm' or 'seq2seq'.")
     if max_new_tokens < 1:
         raise TextError(f"max_new_tokens is {max_new_tokens}; it must be at least 1.")
+    _check_edits(recorder)
     given = {name: arguments[name] for name in ("input_ids", "attention_mask")}
     length = given["input_ids"].shape[1]
     encoder_decoder = hf.config.is_encoder_decoder
     if encoder_decoder:
-        given["decoder_input_ids"] = arguments["decoder_input_ids"]
+        given["decoder_input_ids"] = _started(hf, arguments["decoder_input_ids"])
         length = given["decoder_input_ids"].shape[1]
+    elif not bool(given["attention_mask"][:, -1].all()):
+        raise TextError(
+            "To be continued, shorter texts must be padded on the left: tokenize(texts, padding_side='left')."
+        )
+    _check_positions(recorder, length + max_new_tokens)
     if model.limit is not None and length + max_new_tokens > model.limit:
         raise TextError(
             f"The prompt has {length} tokens and {max_new_tokens} more are asked for; this model takes at most "
@@ -65,6 +72,39 @@ def generate(
     if model.tokenizer is not None:
         texts = tuple(model.tokenizer.batch_decode(ids[:, length:], skip_special_tokens=True))
     return Generation(ids, length, texts, tuple(Captured(step) for step in recorder.taken()))
+
+
+def _started(hf: Any, ids: Tensor) -> Tensor:
+    """Decoder ids with the start token before them, where it is not there yet."""
+    start = hf.config.decoder_start_token_id
+    if start is None or bool((ids[:, 0] == start).all()):
+        return ids
+    return torch.cat([torch.full_like(ids[:, :1], start), ids], dim=1)
+
+
+def _check_edits(recorder: Recorder) -> None:
+    """Raises for edits that only make sense where a whole text passes at once."""
+    for site, edits in recorder.edits.items():
+        for edit in edits:
+            if edit.action == "mean" and edit.value is None:
+                raise EditError(
+                    f"The mean over the batch at {site} cannot be used in generation, where each step holds one token; "
+                    "give the mean as a tensor: Edit.mean(site, value)."
+                )
+            if edit.action == "patch" and site.kind in ("key", "value"):
+                raise EditError(
+                    f"A patch of {site} cannot be kept during generation; patch the stream (resid) instead."
+                )
+
+
+def _check_positions(recorder: Recorder, end: int) -> None:
+    """Raises for positions that the generated text will never reach."""
+    for site, edits in recorder.edits.items():
+        for position in (place for edit in edits for place in edit.positions or ()):
+            if position >= end and recorder.frame.source(site) != "encoder":
+                raise SiteError(
+                    f"The text will have at most {end} positions; position {position} at {site} never comes."
+                )
 
 
 def _eos(hf: Any) -> int | None:

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pellucid.errors import ModelError, SiteError
+from pellucid.errors import ModelError, SiteError, listing
 from pellucid.model.attention import NAMES, attention_name, listening, windowed_pattern
-from pellucid.model.edits import Edit
+from pellucid.model.edits import Edit, View
 from pellucid.model.experts import ExpertsRecorder
 from pellucid.model.frame import Frame, Wiring
 from pellucid.model.gradient import exactly
 from pellucid.model.sites import Site
-from pellucid.model.taps import Located, Tap, Window, find_slot, get_slot, put_slot
+from pellucid.model.taps import Located, Slot, Tap, Window, find_slot, get_slot, put_slot
 from pellucid.model.watch import AttentionOps
 
 Reduce = Callable[[Site, Tensor], Any]
@@ -39,16 +39,18 @@ class Recorder:
         sites: Sequence[Site] = (),
         edits: Mapping[Site, Sequence[Edit]] | None = None,
         gradients: bool = False,
+        generating: bool = False,
         reduce: Reduce | None = None,
     ) -> None:
         self.wiring, self.located, self.frame = wiring, located, frame
         self.wanted, self.edits = frozenset(sites), dict(edits or {})
-        self.gradients, self.reduce = gradients, reduce
+        self.gradients, self.generating, self.reduce = gradients, generating, reduce
         self.touched = self.wanted | self.edits.keys()
         self.rewritten = frozenset(self.edits) | (self.wanted if gradients else frozenset())
         self.steps: list[dict[Site, Any]] = [{}]
         self._forwards = 0
-        self._offset = self._seen = 0
+        self._prompt = self._seen = 0  # tokens of the first forward pass, and of all so far
+        self._applied: set[Site] = set()
         self._calls: dict[str, int] = defaultdict(int)
         self._scope: list[tuple[str, int, int]] = []
         self._versions: list[tuple[Site, Tensor, int]] = []
@@ -86,7 +88,7 @@ class Recorder:
 
     def through_pattern(self, site: Site, pattern: Tensor) -> Tensor:
         """The same for attention weights, whose padded query rows are shown as zero and given back untouched."""
-        rows = self.frame.rows(site.stack, pattern.shape[2])
+        rows = self.frame.rows(site, pattern.shape[2])
         if rows is None:
             return self.through(site, pattern)
         padded = ~rows[:, None, :, None]
@@ -95,9 +97,14 @@ class Recorder:
 
     def edited(self, site: Site, tensor: Tensor) -> Tensor:
         """The tensor after the edits asked for at its site."""
+        self._applied.add(site)
+        length = tensor.shape[2 if site.per_head else 1] if tensor.dim() > 2 else 0
+        real = self.frame.rows(site, length)
+        growing = self.generating and self.frame.source(site) != "encoder"
+        # a tensor of a later step ends where the text now ends: keys and values cover all of it, the rest one token
+        view = View(self._seen - length, self._prompt, True, real) if growing else View(0, length, False, real)
         for edit in self.edits.get(site, ()):
-            length = tensor.shape[2 if site.per_head else 1] if tensor.dim() > 2 else 0
-            tensor = edit.apply(tensor, site, offset=self._offset, real=self.frame.rows(site.stack, length))
+            tensor = edit.apply(tensor, site, view=view)
         return tensor
 
     def _store(self, site: Site, tensor: Tensor) -> None:
@@ -153,6 +160,12 @@ class Recorder:
             )
         steps, self.steps = self.steps, [{}]
         self._versions.clear()
+        silent = [site for site in self.wanted if not any(site in step for step in steps)]
+        silent += [site for site in self.edits if site not in self._applied]
+        if silent:
+            raise SiteError(
+                f"Nothing passed at {listing(silent)} in this pass, so it could be neither read nor changed."
+            )
         return steps
 
     def _listen(self, stack: ExitStack, attention: str) -> None:
@@ -177,11 +190,11 @@ class Recorder:
         """A new forward pass starts: calls are counted afresh, and in generation a new step is opened."""
         if self._forwards:
             self.steps.append({})
-            self._offset = self._seen
         self._forwards += 1
         self._calls.clear()
         ids = kwargs.get("decoder_input_ids", kwargs.get("input_ids", args[0] if args else None))
         self._seen += ids.shape[1] if isinstance(ids, Tensor) and ids.dim() > 1 else 0
+        self._prompt = self._prompt or self._seen
 
     def _enter(self, name: str) -> Callable[..., None]:
         def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -244,17 +257,18 @@ class Recorder:
 
     def _only_read(self, tap: Tap, site: Site) -> bool:
         """Whether a tap is read and nothing else: the common case, which must cost next to nothing."""
-        plain = tap.slot is not None and tap.scale == 1.0 and not tap.clone and tap.module not in self.located.repeated
+        direct = tap.slot is not None and (tap.end == "output" or len(tap.slot) == 2)
+        plain = direct and tap.scale == 1.0 and not tap.clone and tap.module not in self.located.repeated
         return plain and site not in self.rewritten and site not in self._parts
 
     def _hook_reader(self, stack: ExitStack, module: nn.Module, tap: Tap, site: Site) -> None:
         slot: Any = tap.slot
         layout, size = tap.layout, self.frame.size
-        length = self.frame.length(site.stack) if layout.crop else None
+        length = self.frame.length(site) if layout.crop else None
 
         def read_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             native = args[slot[1]] if slot[0] == "args" else kwargs[slot[1]]
-            self._store(site, layout.read(get_slot(native, slot[2:]), size, length))
+            self._store(site, layout.read(native, size, length))
 
         def read_output(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             self._store(site, layout.read(get_slot(output, slot), size, length))
@@ -269,8 +283,8 @@ class Recorder:
         slot = find_slot(container, dims=(1, 2, 3, 4)) if tap.slot is None else tap.slot
         if slot is None:
             raise SiteError(f"No floating-point tensor passes at {site} ({tap.module}, {tap.end}).")
-        native = get_slot(container, slot)
-        value = tap.layout.read(native, self.frame.size, self.frame.length(site.stack) if tap.layout.crop else None)
+        native = _tensor_at(container, slot, site)
+        value = tap.layout.read(native, self.frame.size, self.frame.length(site) if tap.layout.crop else None)
         if tap.scale != 1.0:
             value = value * tap.scale
         new = self.through(site, value, clone=tap.clone)
@@ -301,6 +315,19 @@ class Recorder:
             self.through_pattern(site, windowed_pattern(query, key, window.radius, self.frame.real.get(site.stack)))
 
         return hook
+
+
+def _tensor_at(container: Any, slot: Slot, site: Site) -> Tensor:
+    """The tensor at a slot; raises where the user named a part that is not there or is none."""
+    try:
+        found = get_slot(container, slot)
+    except (LookupError, TypeError):
+        found = None
+    if not isinstance(found, Tensor) or not found.is_floating_point():
+        raise SiteError(
+            f"There is no floating-point tensor at the part that {site} names; name another part of the output."
+        )
+    return found
 
 
 class AttentionSites:

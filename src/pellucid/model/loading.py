@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ HEADS: dict[str, str] = {
     "seq2seq": "AutoModelForSeq2SeqLM",
 }
 """Heads that a model may be opened with, and transformers' class for each."""
+
+_TOKENIZER_FILES = ("tokenizer.json", "vocab*", "*.model", "*.spm", "merges.txt", "tekken.json")
 
 SETTINGS = {"fused": "sdpa", "eager": "eager"}
 """transformers' name for each of our attention settings."""
@@ -93,7 +96,7 @@ def open_source(
         raise ModelError(f"There is no attention setting {attention!r}; use 'fused' or 'eager'.")
     if head not in ("auto", *HEADS):
         raise ModelError(f"There is no head called {head!r}; the heads are auto, {listing(HEADS)}.")
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = _usable(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     name, source = str(source), _local(source)
     with _plain_errors(name):
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
@@ -114,10 +117,19 @@ def open_source(
     }
     with _plain_errors(name), _quiet():
         module, info = cls.from_pretrained(source, output_loading_info=True, **options)
-    notes.extend(_check_head(info["missing_keys"], name, chosen, new_head=new_head))
+    notes.extend(_check_complete(module, info["missing_keys"], name, chosen, new_head=new_head))
     if tokenizer is None:
         tokenizer = _open_tokenizer(source)
     return Opened(module.to(device).eval(), tokenizer, attention, name, tuple(notes))
+
+
+def _usable(device: str | torch.device) -> torch.device:
+    """The device, if something can be put there."""
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"The device {str(device)!r} cannot be used here ({reason}); try 'cpu'.") from None
 
 
 def _local(source: str | Path) -> str | Path:
@@ -149,7 +161,10 @@ def _check_weights(folder: Path, *, allow_pickle: bool) -> None:
     safe = sorted(folder.glob("*.safetensors"))
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        wanted = set(json.loads(index.read_text())["weight_map"].values())
+        try:
+            wanted = set(json.loads(index.read_text())["weight_map"].values())
+        except (ValueError, TypeError, LookupError, AttributeError):
+            raise ModelError(f"{str(index)!r} is damaged: it is not a list of weight files. Copy it again.") from None
         absent = sorted(wanted - {item.name for item in safe})
         if absent:
             raise ModelError(
@@ -198,15 +213,20 @@ def why_not_fused(cls: Any, config: Any) -> str | None:
     return None
 
 
-def _check_head(missing: Any, name: str, head: str, *, new_head: bool) -> list[str]:
-    """Raises where the checkpoint lacks weights that the chosen head needs."""
+def _check_complete(module: Any, missing: Any, name: str, head: str, *, new_head: bool) -> list[str]:
+    """Raises where the checkpoint lacks weights: of the network itself, or of a head that was not asked for as new."""
     absent = sorted(key for key in missing if "pooler" not in key)
     if not absent:
         return []
+    base = f"{module.base_model_prefix}."
+    inner = [key for key in absent if key.startswith(base) or not hasattr(module, module.base_model_prefix)]
+    if inner:
+        raise ModelError(
+            f"{name!r} is incomplete: {len(inner)} weights are not in its files "
+            f"({listing(inner, most=3)}). Copy it again."
+        )
     if new_head:
-        return [
-            f"{len(absent)} weights are not in the checkpoint and were newly initialised: {listing(absent, most=4)}"
-        ]
+        return [f"{len(absent)} weights are not in the checkpoint and start untrained: {listing(absent, most=4)}"]
     raise ModelError(
         f"{name!r} has no weights for the head {head!r} ({listing(absent, most=3)} are missing). "
         "Open it with head='none', or pass new_head=True to start with an untrained head."
@@ -214,7 +234,9 @@ def _check_head(missing: Any, name: str, head: str, *, new_head: bool) -> list[s
 
 
 def _open_tokenizer(source: str | Path) -> Any:
-    """The tokenizer beside a model, or None where there is none."""
+    """The tokenizer beside a model, or None where there is none (transformers then makes one that knows no word)."""
+    if isinstance(source, Path) and not any(item for name in _TOKENIZER_FILES for item in source.glob(name)):
+        return None
     try:
         with _quiet():
             return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
@@ -236,7 +258,7 @@ def _converted(path: Path) -> Path:
         raise ModelError(
             f"Opening a GGUF file needs {listing(lacking)}; install what is missing with: pip install 'pellucid[gguf]'."
         )
-    with _plain_errors(str(path)), _quiet():
+    with _plain_errors(str(path)), _gguf_errors(path), _quiet():
         module = transformers.AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, dtype=torch.float32
         )
@@ -284,6 +306,18 @@ def _quiet() -> Generator[None]:
 
 
 @contextmanager
+def _gguf_errors(path: Path) -> Generator[None]:
+    """Whatever the reader of GGUF files stumbles over, as one sentence."""
+    try:
+        yield
+    except (struct.error, ValueError, IndexError, KeyError, TypeError, RuntimeError, NotImplementedError) as error:
+        text = " ".join(str(error).split())
+        raise ModelError(
+            f"{str(path)!r} is damaged, or of a kind that transformers cannot read ({text[:200]})."
+        ) from error
+
+
+@contextmanager
 def _plain_errors(name: str) -> Generator[None]:
     """Turns what transformers raises while opening a model into one sentence."""
     from safetensors import SafetensorError
@@ -292,7 +326,7 @@ def _plain_errors(name: str) -> Generator[None]:
         yield
     except SafetensorError as error:
         raise ModelError(f"A weight file of {name!r} is damaged or half copied ({error}); copy it again.") from error
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         text = " ".join(str(error).split())
         if "trust_remote_code" in text or "custom code" in text:
             raise ModelError(
@@ -304,5 +338,10 @@ def _plain_errors(name: str) -> Generator[None]:
                 f"{name!r} is not a folder here, and could not be fetched from the Hugging Face hub; check the "
                 "name, the path and "
                 "the connection."
+            ) from error
+        if "ignore_mismatched_sizes" in text:
+            raise ModelError(
+                f"The weights of {name!r} have other sizes than its config.json says; the two files belong to "
+                "different models."
             ) from error
         raise ModelError(f"{name!r} could not be opened: {text[:300]}") from error

@@ -24,7 +24,7 @@ from pellucid.model.loading import SETTINGS, Opened, open_object, open_source
 from pellucid.model.run import Generation, Run
 from pellucid.model.sites import Site, expand, single
 from pellucid.model.survey import Survey, survey
-from pellucid.model.tokens import length_limit, tokenize
+from pellucid.model.tokens import is_text, length_limit, tokenize
 
 Texts = str | Sequence[str]
 Sites = str | Site | Iterable[str | Site]
@@ -197,18 +197,13 @@ class Model:
         the graph, so that `torch.autograd.grad(target, run[site])` works. `reduce(site, tensor)` replaces each tensor
         as it comes, so that large ones such as patterns are never held together.
         """
-        if isinstance(batch, (str, list, tuple)):
-            batch = self.tokenize(batch)
-        arguments, frame = self._arguments(batch)
-        recorder = self._recorder(frame, sites, edits, gradients=gradients, reduce=reduce)
-        with (
-            self._lock,
-            recorder.installed(self.attention),
-            torch.set_grad_enabled(gradients),
-            self._memory(frame),
-        ):
-            output = self._forward(arguments)
-        return Run(recorder.taken()[-1], batch if isinstance(batch, Batch) else None, output)
+        given: Any = self.tokenize(batch) if is_text(batch) else batch
+        with self._lock:
+            arguments, frame = self._arguments(given)
+            recorder = self._recorder(frame, sites, edits, gradients=gradients, reduce=reduce)
+            with recorder.installed(self.attention), torch.set_grad_enabled(gradients), self._memory(frame):
+                output = self._forward(arguments)
+            return Run(recorder.taken()[-1], given if isinstance(given, Batch) else None, output)
 
     def generate(
         self,
@@ -224,22 +219,21 @@ class Model:
         reduce: Reduce | None = None,
     ) -> Generation:
         """Continues a prompt, greedily or by sampling, under edits, recording `sites` at every step."""
-        if isinstance(prompt, (str, list, tuple)):
-            prompt = self.tokenize(prompt, padding_side="left")
-        batch: Any = prompt
-        arguments, frame = self._arguments(batch)
-        recorder = self._recorder(frame, sites, edits, gradients=False, reduce=reduce)
-        with self._lock, recorder.installed(self.attention), self._memory(frame):
-            return generate(
-                self,
-                recorder,
-                arguments,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                seed=seed,
-            )
+        given: Any = self.tokenize(prompt, padding_side="left") if is_text(prompt) else prompt
+        with self._lock:
+            arguments, frame = self._arguments(given)
+            recorder = self._recorder(frame, sites, edits, generating=True, reduce=reduce)
+            with recorder.installed(self.attention), self._memory(frame):
+                return generate(
+                    self,
+                    recorder,
+                    arguments,
+                    max_new_tokens=max_new_tokens,
+                    temperature=temperature,
+                    top_k=top_k,
+                    top_p=top_p,
+                    seed=seed,
+                )
 
     def _forward(self, arguments: Any) -> Any:
         return self.hf(**arguments)
@@ -274,10 +268,11 @@ class Model:
         for ids in (batch.ids, batch.target_ids):
             if ids is None:
                 continue
-            if int(ids.max()) >= known or int(ids.min()) < 0:
+            lowest, highest = int(ids.min()), int(ids.max())
+            if highest >= known or lowest < 0:
                 raise TextError(
-                    f"Token id {int(ids.max())} is outside this model's vocabulary of {known}; was it made by "
-                    "another tokenizer?"
+                    f"Token id {lowest if lowest < 0 else highest} is outside this model's vocabulary of {known}; was "
+                    "it made by another tokenizer?"
                 )
             if self.limit is not None and ids.shape[1] > self.limit:
                 raise TextError(
@@ -291,8 +286,9 @@ class Model:
         sites: Sites,
         edits: Edit | Iterable[Edit],
         *,
-        gradients: bool,
-        reduce: Reduce | None,
+        gradients: bool = False,
+        generating: bool = False,
+        reduce: Reduce | None = None,
     ) -> Recorder:
         """A recorder for one pass, with every site and edit checked before anything runs."""
         located = self._survey.located
@@ -310,7 +306,16 @@ class Model:
         wanted = self._select(sites)
         if gradients:
             self._check_gradients(wanted)
-        return Recorder(self._wiring, located, frame, sites=wanted, edits=planned, gradients=gradients, reduce=reduce)
+        return Recorder(
+            self._wiring,
+            located,
+            frame,
+            sites=wanted,
+            edits=planned,
+            gradients=gradients,
+            generating=generating,
+            reduce=reduce,
+        )
 
     def _select(self, sites: Sites) -> tuple[Site, ...]:
         """The sites that names and patterns mean, remembered: the same ones are asked for batch after batch."""

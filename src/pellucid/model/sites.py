@@ -95,7 +95,10 @@ def expand(wanted: str | Site | Iterable[str | Site], existing: Sequence[Site]) 
                 raise SiteError(_nothing(str(item), existing))
             found[item] = None
             continue
-        for pattern in filter(None, (part.strip() for part in item.split(","))):
+        patterns = [part.strip() for part in item.split(",")]
+        if not all(patterns):
+            raise SiteError(f"{item!r} holds an empty name, which means no site. This model has {describe(existing)}.")
+        for pattern in patterns:
             found.update(dict.fromkeys(_select(pattern, existing)))
     return tuple(found)
 
@@ -109,10 +112,10 @@ def single(wanted: str | Site, existing: Sequence[Site]) -> Site:
 
 
 def _select(pattern: str, existing: Sequence[Site]) -> list[Site]:
+    if pattern == "*":
+        return list(existing)
     custom = [
-        site
-        for site in existing
-        if site.kind == CUSTOM and pattern in ("*", str(site), f"{CUSTOM}.{site}", f"{CUSTOM}.*")
+        site for site in existing if site.kind == CUSTOM and pattern in (str(site), f"{CUSTOM}.{site}", f"{CUSTOM}.*")
     ]
     if custom:
         return custom

@@ -55,7 +55,12 @@ def survey(wiring: Wiring, attention: str) -> Survey:
 def _inputs(module: Any, *, encoder_decoder: bool) -> dict[str, Tensor]:
     """A small batch of random token ids; encoder and decoder have different lengths, so that cross attention shows."""
     generator = torch.Generator().manual_seed(0)
-    vocabulary = module.get_input_embeddings().num_embeddings
+    vocabulary = getattr(module.get_input_embeddings(), "num_embeddings", None)
+    if vocabulary is None:
+        raise ModelError(
+            f"{type(module).__name__} ({module.config.model_type}) does not read token ids, and Pellucid opens "
+            "models of text; name places of your own with Model.wrap(module, tokenize=…, sites=…)."
+        )
 
     def ids(length: int) -> Tensor:
         return torch.randint(vocabulary // 2, vocabulary, (BATCH, length), generator=generator).to(module.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from pellucid.model.model import Model
 
 _NO_LIMIT = 1_000_000  # tokenizers say "no limit" with an absurd number
+
+
+def is_text(value: Any) -> TypeGuard[str | Sequence[str]]:
+    """Whether a value is a text or several."""
+    return isinstance(value, str) or (isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value))
 
 
 def length_limit(module: Any, tokenizer: Any) -> int | None:
