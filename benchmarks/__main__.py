@@ -13,7 +13,7 @@ from benchmarks.report import cores
 
 NAMES = ("capture",)
 # The C library's allocator gives freed memory back to the system, and the next pass pays for getting it again, page
-# by page: a cost that depends on sizes and order more than on what is measured. These settings make it keep memory.
+# by page: a cost that depends on sizes and order. With `--allocator kept` these settings make everyone keep memory.
 KEPT = {"MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_MMAP_MAX_": "0"}
 
 
@@ -29,8 +29,8 @@ def main() -> int:
     parser.add_argument(
         "--allocator",
         choices=("kept", "system"),
-        default="kept",
-        help="whether all contenders keep the memory they free (default) or the C library decides",
+        default="system",
+        help="whether the C library decides what becomes of freed memory (default), or all contenders keep it",
     )
     chosen = parser.parse_args()
     if chosen.list:

@@ -34,6 +34,13 @@ CUDA_SHAPES = (
     Shape(
         "GPT-2 large",
         "gpt2",
+        batch=8,
+        lengths=(512, 1024),
+        config={"n_layer": 36, "n_embd": 1280, "n_head": 20},
+    ),
+    Shape(
+        "GPT-2 large",
+        "gpt2",
         batch=16,
         lengths=(512, 1024),
         config={"n_layer": 36, "n_embd": 1280, "n_head": 20},

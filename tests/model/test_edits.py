@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import EditError, SiteError
-from pellucid.model.edits import ACTIONS, Edit, View, View
+from pellucid.model.edits import ACTIONS, Edit, View
 from pellucid.model.sites import Site
 
 HEADS, NEURONS = Site("heads", 0), Site("neurons", 0)

@@ -314,3 +314,13 @@ def test_objects_whose_fused_kernel_shows_nothing_are_refused():
 def test_a_module_that_is_no_transformer_is_sent_to_wrap():
     with pytest.raises(ModelError, match=r"Linear is not a transformers model; open it with Model.wrap"):
         Model.load(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("asked", [{"dtype": torch.float64}, {"attention": "eager"}, {"device": "meta"}])
+def test_a_model_object_is_opened_as_it_is_or_refused(asked):
+    """Options that would have to change the user's object are not silently ignored."""
+    hf = network("gpt2", "sdpa")
+    with pytest.raises(ModelError, match=f"this one has {next(iter(asked))} .*change the object before you pass it"):
+        Model.load(hf, **asked)
+    same = Model.load(hf, dtype=torch.float32, attention="fused", device="cpu")
+    assert same.attention == "fused"

@@ -98,7 +98,7 @@ def _check_setting(family: Family, setting: str, dtype: torch.dtype, report: Rep
     for check in (_sites, _outputs, _recomposition, _unpadded, _edits, _gradients):
         try:
             check(case, report)
-        except (PellucidError, RuntimeError, AssertionError, LookupError) as error:
+        except Exception as error:  # whatever a check stumbles over is a failure of that family, never a crash
             report.note(check.__name__.strip("_"), False, f"{case.label}: {type(error).__name__}: {str(error)[:200]}")
 
 

@@ -91,7 +91,7 @@ def _check_edits(recorder: Recorder) -> None:
                     f"The mean over the batch at {site} cannot be used in generation, where each step holds one token; "
                     "give the mean as a tensor: Edit.mean(site, value)."
                 )
-            if edit.action == "patch" and site.kind in ("key", "value"):
+            if edit.action == "patch" and site.kind in ("key", "value", "logits"):
                 raise EditError(
                     f"A patch of {site} cannot be kept during generation; patch the stream (resid) instead."
                 )

@@ -18,7 +18,7 @@ import torch
 import transformers
 from torch import nn
 
-from pellucid.errors import ModelError, listing
+from pellucid.errors import ModelError, OutOfMemory, listing
 from pellucid.model.attention import uses_interface
 
 HEADS: dict[str, str] = {
@@ -61,8 +61,15 @@ class Opened:
     notes: tuple[str, ...] = ()
 
 
-def open_object(module: Any, tokenizer: Any) -> Opened:
-    """A model object that the user built or loaded, under the attention setting it already has."""
+def open_object(
+    module: Any,
+    tokenizer: Any,
+    *,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | None = None,
+    attention: str | None = None,
+) -> Opened:
+    """A model object that the user built or loaded, as it is: with its own attention, device and precision."""
     setting = getattr(module.config, "_attn_implementation", None)
     names = {theirs: ours for ours, theirs in SETTINGS.items()}
     if setting not in names:
@@ -76,6 +83,14 @@ def open_object(module: Any, tokenizer: Any) -> Opened:
             f"{type(module).__name__} cannot be read with fused attention: {reason}. Load it with "
             "attn_implementation='eager'."
         )
+    asked = {"device": device and torch.device(device).type, "dtype": dtype, "attention": attention}
+    has = {"device": module.device.type, "dtype": module.dtype, "attention": names[setting]}
+    for option, value in asked.items():
+        if value is not None and value != has[option]:
+            raise ModelError(
+                f"A model object is opened as it is, and this one has {option} {has[option]!s}, not {value!s}; change "
+                "the object before you pass it, or load from its folder."
+            )
     name = getattr(module.config, "_name_or_path", "") or type(module).__name__
     return Opened(module.eval(), tokenizer, names[setting], name)
 
@@ -117,10 +132,11 @@ def open_source(
     }
     with _plain_errors(name), _quiet():
         module, info = cls.from_pretrained(source, output_loading_info=True, **options)
+        module = module.to(device)
     notes.extend(_check_complete(module, info["missing_keys"], name, chosen, new_head=new_head))
     if tokenizer is None:
         tokenizer = _open_tokenizer(source)
-    return Opened(module.to(device).eval(), tokenizer, attention, name, tuple(notes))
+    return Opened(module.eval(), tokenizer, attention, name, tuple(notes))
 
 
 def _usable(device: str | torch.device) -> torch.device:
@@ -324,6 +340,10 @@ def _plain_errors(name: str) -> Generator[None]:
 
     try:
         yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise OutOfMemory(
+            f"{name!r} does not fit into memory; use a smaller model, dtype bfloat16, or another device."
+        ) from error
     except SafetensorError as error:
         raise ModelError(f"A weight file of {name!r} is damaged or half copied ({error}); copy it again.") from error
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:

@@ -55,7 +55,7 @@ class Model:
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         head: str = "auto",
-        attention: str = "fused",
+        attention: str | None = None,
         tokenizer: Any = None,
         allow_pickle: bool = False,
         new_head: bool = False,
@@ -74,14 +74,14 @@ class Model:
                     f"{type(source).__name__} is not a transformers model; open it with Model.wrap(module, "
                     "tokenize=…, sites=…)."
                 )
-            return cls(open_object(source, tokenizer))
+            return cls(open_object(source, tokenizer, device=device, dtype=dtype, attention=attention))
         return cls(
             open_source(
                 source,
                 head=head,
                 device=device,
                 dtype=dtype,
-                attention=attention,
+                attention=attention or "fused",
                 allow_pickle=allow_pickle,
                 new_head=new_head,
                 tokenizer=tokenizer,
