@@ -47,7 +47,8 @@ class Recorder:
         self.gradients, self.generating, self.reduce = gradients, generating, reduce
         self.touched = self.wanted | self.edits.keys()
         self.rewritten = frozenset(self.edits) | (self.wanted if gradients else frozenset())
-        self.steps: list[dict[Site, Any]] = [{}]
+        self._step: dict[Site, Any] = {}  # of the forward pass now running
+        self.steps = [self._step]
         self._forwards = 0
         self._prompt = self._seen = 0  # tokens of the first forward pass, and of all so far
         self._applied: set[Site] = set()
@@ -109,11 +110,11 @@ class Recorder:
 
     def _store(self, site: Site, tensor: Tensor) -> None:
         if self.reduce is not None:
-            self.steps[-1][site] = self.reduce(site, tensor)
+            self._step[site] = self.reduce(site, tensor)
             return
         if tensor.requires_grad and not self.gradients:
             tensor = tensor.detach()
-        self.steps[-1][site] = tensor
+        self._step[site] = tensor
         if self._versioned:
             self._versions.append((site, tensor, tensor._version))
 
@@ -124,7 +125,7 @@ class Recorder:
     def attend(self, module: nn.Module) -> AttentionSites | None:
         """The recorder of this call of an attention module (see `attention.Listener`)."""
         name = self.wiring.names.get(id(module), "")
-        return self._attention.get((name, self.next_call(f"attend:{name}")))
+        return self._attention.get((name, self.next_call(name) if name in self.located.repeated else 0))
 
     # -- installation ------------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class Recorder:
                 f"The model changed {changed[0]} in place after it was recorded; this is a fault in Pellucid, please "
                 "report it."
             )
-        steps, self.steps = self.steps, [{}]
+        steps, self.steps, self._step = self.steps, [], {}
         self._versions.clear()
         silent = [site for site in self.wanted if not any(site in step for step in steps)]
         silent += [site for site in self.edits if site not in self._applied]
@@ -189,7 +190,8 @@ class Recorder:
     def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A new forward pass starts: calls are counted afresh, and in generation a new step is opened."""
         if self._forwards:
-            self.steps.append({})
+            self._step = {}
+            self.steps.append(self._step)
         self._forwards += 1
         self._calls.clear()
         ids = kwargs.get("decoder_input_ids", kwargs.get("input_ids", args[0] if args else None))
@@ -263,20 +265,24 @@ class Recorder:
 
     def _hook_reader(self, stack: ExitStack, module: nn.Module, tap: Tap, site: Site) -> None:
         slot: Any = tap.slot
-        layout, size = tap.layout, self.frame.size
+        layout, size, store = tap.layout, self.frame.size, self._store
         length = self.frame.length(site) if layout.crop else None
 
-        def read_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            native = args[slot[1]] if slot[0] == "args" else kwargs[slot[1]]
-            self._store(site, layout.read(native, size, length))
+        def read_argument(module: nn.Module, args: tuple[Any, ...]) -> None:
+            store(site, layout.read(args[slot[1]], size, length))
+
+        def read_keyword(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            store(site, layout.read(kwargs[slot[1]], size, length))
 
         def read_output(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            self._store(site, layout.read(get_slot(output, slot), size, length))
+            store(site, layout.read(get_slot(output, slot), size, length))
 
-        if tap.end == "input":
-            stack.callback(module.register_forward_pre_hook(read_input, with_kwargs=True).remove)
-        else:
+        if tap.end == "output":
             stack.callback(module.register_forward_hook(read_output).remove)
+        elif slot[0] == "args":
+            stack.callback(module.register_forward_pre_hook(read_argument).remove)
+        else:
+            stack.callback(module.register_forward_pre_hook(read_keyword, with_kwargs=True).remove)
 
     def _pass(self, tap: Tap, site: Site, container: Any) -> Any:
         """Takes the tensor at a tap through its site (and a sum it completes); gives the container to go on with."""
@@ -341,18 +347,20 @@ class AttentionSites:
         self._query, self._key, self._value = touched.get("query"), touched.get("key"), touched.get("value")
         self._pattern, self._heads, self._attn = touched.get("pattern"), touched.get("heads"), touched.get("attn")
         self.active = bool(touched)
+        pure = not any(touched_site in recorder.rewritten for touched_site in touched.values())
+        self._pass = recorder.keep if pure else recorder.through
         self.wants_pattern = self._pattern is not None
         self.changes_pattern = self._pattern in recorder.rewritten
 
     def scores(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         if self._query is not None:
-            query = self._recorder.through(self._query, query)
+            query = self._pass(self._query, query)
         if self._key is not None:
-            key = self._recorder.through(self._key, key)
+            key = self._pass(self._key, key)
         return query, key
 
     def value(self, value: Tensor) -> Tensor:
-        return value if self._value is None else self._recorder.through(self._value, value)
+        return value if self._value is None else self._pass(self._value, value)
 
     def pattern(self, pattern: Tensor) -> Tensor:
         return pattern if self._pattern is None else self._recorder.through_pattern(self._pattern, pattern)
@@ -361,8 +369,8 @@ class AttentionSites:
         return self.pattern(pattern), self.value(value)
 
     def mixed(self, heads: Tensor) -> Tensor:
-        return heads if self._heads is None else self._recorder.through(self._heads, heads)
+        return heads if self._heads is None else self._pass(self._heads, heads)
 
     def projected(self, output: Tensor) -> Tensor:
         """The output projection of a module that computes it itself: the site `attn`."""
-        return output if self._attn is None else self._recorder.through(self._attn, output)
+        return output if self._attn is None else self._pass(self._attn, output)

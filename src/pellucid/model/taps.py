@@ -36,9 +36,9 @@ class Layout:
             value = value.transpose(0, 1)
         if self.crop and length is not None:
             value = value[:, :length]
-        if self.heads is not None:
-            value = value.view(*value.shape[:-1], self.heads, -1).transpose(1, 2)
-        return value
+        if self.heads is None:
+            return value
+        return value.view(value.shape[0], value.shape[1], self.heads, -1).transpose(1, 2)
 
     def write(self, value: Tensor, native: Tensor, batch: int) -> Tensor:
         """The inverse of `read`: `value` in the native layout, with any cropped tail of `native` put back."""
