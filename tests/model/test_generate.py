@@ -11,7 +11,7 @@ from pellucid.model import Batch, Edit, Model
 from tests.tiny_models import hook_count, network, opened, padded, plain_output, word_tokenizer
 
 PROMPT = [[11, 12, 13, 14, 15]]
-CAUSAL = ["gpt2", "llama", "bloom", "falcon", "gptj", "mixtral"]
+CAUSAL = ["gpt2", "llama", "bloom", "falcon", "gptj", "mixtral", "opt"]
 
 
 def prompt() -> Batch:
@@ -69,7 +69,7 @@ EDITS = [
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: str(edit) if edit.action != "add" else f"{edit.site}=add")
-@pytest.mark.parametrize("name", ["gpt2", "llama", "bloom"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bloom", "opt"])
 def test_every_step_equals_a_run_on_the_whole_text_with_the_same_edits(name, edit):
     model = opened(name)
     made = model.generate(prompt(), max_new_tokens=5, edits=edit, sites="logits")

@@ -58,9 +58,12 @@ def test_time_first_is_not_batch_first():
     assert torch.equal(Layout(time_first=True).read(native, B, T)[1, 3], native[3, 1])
 
 
-def test_one_vector_per_text_is_left_alone():
-    pooled = numbered(B, 6)
-    assert Layout().read(pooled, B, T) is pooled
+def test_one_row_per_token_keeps_its_token_axis_even_for_one_token():
+    """OPT flattens its tokens: with one token a row must not be taken for a text."""
+    flat = numbered(B, 6)
+    assert Layout().read(flat, B, None).shape == (B, 1, 6)
+    assert torch.equal(Layout().write(Layout().read(flat, B, None), flat, B), flat)
+    assert Layout(native=True).read(flat, B, T) is flat
 
 
 def test_find_slot_takes_the_first_floating_tensor_in_depth():

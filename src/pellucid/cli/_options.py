@@ -18,7 +18,7 @@ Device = Annotated[
     str | None,
     typer.Option(help="Where to run: cpu, cuda, cuda:1 … (default: an accelerator if there is one)."),
 ]
-Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16 (default: float32 on a CPU).")]
+Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, float16 or float64 (default: float32 on a CPU).")]
 Head = Annotated[str, typer.Option(help="auto, none, lm, mlm, classifier, qa, tagger or seq2seq.")]
 Attention = Annotated[str, typer.Option(help="fused (fast) or eager (patterns can be edited).")]
 AllowPickle = Annotated[

@@ -60,6 +60,8 @@ def _places(model: Model, run: Run, length: int) -> list[tuple[str, int]]:
     if "TokenClassification" in type(model.hf).__name__:
         real = (run.batch.mask[0].bool() & ~run.batch.special[0]).nonzero()[:, 0].tolist()
         return [(f"{place} {model.tokenizer.decode([int(ids[place])])}", place) for place in real]
+    if "MaskedLM" in type(model.hf).__name__:
+        return [(f"position {length - 1} (the text holds no {model.tokenizer.mask_token})", length - 1)]
     return [("next token", length - 1)]
 
 

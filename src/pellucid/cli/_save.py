@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from pellucid.model import Model, Run
 
 
-AXES = {
-    2: ["sequence", "unit"],
-    3: ["sequence", "token", "unit"],
-    4: ["sequence", "head", "token", "unit"],
-}
-"""Names of a recorded tensor's axes, by their number; the last one of a pattern is the token attended to."""
-
-
 def check_free(folder: Path) -> None:
     """Raises where a folder cannot be written without touching something that is there."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -44,7 +36,7 @@ def save_run(folder: Path, model: Model, text: str, run: Run, edits: list[Any]) 
     work.mkdir()
     arrays = {str(site): value.detach().cpu().contiguous().clone() for site, value in run.items()}
     save_file({**arrays, "ids": run.batch.ids.cpu(), "mask": run.batch.mask.cpu()}, work / "arrays.safetensors")
-    axes = {name: AXES[value.dim()] for name, value in arrays.items()}
+    axes = {name: _axes(name, value.dim()) for name, value in arrays.items()}
     about = {
         "format": 1,
         "kind": "run",
@@ -66,3 +58,10 @@ def save_run(folder: Path, model: Model, text: str, run: Run, edits: list[Any]) 
     if folder.is_dir():
         folder.rmdir()
     work.rename(folder.absolute())
+
+
+def _axes(site: str, count: int) -> list[str]:
+    """Names of a recorded tensor's axes."""
+    if "pattern" in site.split("."):
+        return ["sequence", "head", "token", "attended token"]
+    return ["sequence", *(["head"] if count == 4 else []), *(["token"] if count > 2 else []), "unit"]

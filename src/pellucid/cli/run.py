@@ -59,11 +59,9 @@ def run(
     batch = opened.tokenize(text, pair, target=target, truncate=truncate)
     plain = opened.run(batch, sites or ()) if not edits else opened.run(batch)
     edited = opened.run(batch, sites or (), edits) if edits else None
-    shown = edited or plain
-    before, after = (
-        predictions(opened, plain, top),
-        predictions(opened, edited, top) if edited is not None else None,
-    )
+    shown = plain if edited is None else edited
+    before = predictions(opened, plain, top)
+    after = None if edited is None else predictions(opened, edited, top)
     continued = _continuations(opened, batch, generate, edits)
     if out is not None:
         save_run(out, opened, text, shown, edits)

@@ -47,11 +47,21 @@ class Batch:
             raise TextError(
                 f"The mask has shape {tuple(mask.shape)} and the ids {tuple(ids.shape)}; they must be equal."
             )
+        for name, given in (("special", special), ("types", types)):
+            if given is not None and given.shape != ids.shape:
+                raise TextError(
+                    f"{name} has shape {tuple(given.shape)} and the ids {tuple(ids.shape)}; they must be equal."
+                )
         special = torch.zeros_like(ids, dtype=torch.bool) if special is None else special.bool()
         if target_ids is None:
             return cls(ids, mask, special, types)
         targets = _matrix(target_ids, "Target ids")
         target_mask = torch.ones_like(targets) if target_mask is None else _matrix(target_mask, "The target mask")
+        if targets.shape[0] != ids.shape[0] or target_mask.shape != targets.shape:
+            raise TextError(
+                f"Target ids {tuple(targets.shape)} and their mask {tuple(target_mask.shape)} do not fit "
+                f"{ids.shape[0]} texts."
+            )
         return cls(ids, mask, special, types, targets, target_mask)
 
     @property

@@ -173,7 +173,7 @@ class Edit:
         """Raises where the edit cannot fit a site of these sizes: (heads, width), (width,), or unknown before a run."""
         if self.action not in ACTIONS:
             raise EditError(f"There is no edit called {self.action!r}; the edits are {listing(ACTIONS)}.")
-        if self.action == "patch" and isinstance(self.value, Mapping) and site not in self.value:
+        if self.action == "patch" and isinstance(self.value, Mapping) and _found(self.value, site) is None:
             raise EditError(
                 f"The run to patch from did not record {site}; ask for it with sites=['{site}'] in that run."
             )
@@ -209,7 +209,9 @@ class Edit:
         part = tensor[index]
         try:
             new = self._new(part, site, index, tensor, view.real).to(part.dtype).expand_as(part)
-        except RuntimeError:
+        except RuntimeError as error:
+            if "out of memory" in str(error):
+                raise
             raise EditError(
                 f"The value of {self.action} at {site} has shape {_shape(self.value)}, which does not fit the chosen "
                 f"part, of shape {tuple(part.shape)}."
@@ -244,7 +246,7 @@ class Edit:
         return makers[self.action]()
 
     def _source(self, site: Site, tensor: Tensor) -> Tensor:
-        source = self.value[site] if isinstance(self.value, Mapping) else self.value
+        source: Any = _found(self.value, site) if isinstance(self.value, Mapping) else self.value
         if tuple(source.shape) != tuple(tensor.shape):
             raise EditError(
                 f"The patch for {site} has shape {tuple(source.shape)} and the run has {tuple(tensor.shape)}; patch "
@@ -337,6 +339,12 @@ def _span(text: str | None) -> tuple[int, ...] | None:
             raise ValueError(part)
         numbers.extend(range(first, last + 1))
     return tuple(numbers)
+
+
+def _found(source: Mapping[Any, Any], site: Site) -> Any:
+    """What a run, or a dictionary by site or by name, holds for a site."""
+    known = [key for key in (site, str(site)) if key in source]
+    return source[known[0]] if known else None
 
 
 def _noun(site: Site) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from pellucid.errors import EditError
 from pellucid.model.sites import Site
 from pellucid.model.taps import Tap, get_slot, put_slot
 
@@ -44,7 +45,7 @@ class Routed:
             module,
             states.reshape(-1, states.shape[-1]),
             chosen.reshape(-1, chosen.shape[-1]),
-            weights.reshape(chosen.shape[0], -1),
+            weights.reshape(-1, chosen.shape[-1]),
         )
 
     @property
@@ -122,9 +123,16 @@ class ExpertsRecorder:
         if not self._mine("routed"):
             return None
         recorder, routed = self._recorder, Routed.of(module, args, kwargs)
-        plain, routing = self._tokens(routed.neurons()), self._tokens(routed.routing())
+        needed = self._units in recorder.touched or self._weights in recorder.rewritten
+        plain = self._tokens(routed.neurons() if needed else routed.states[:, :0])
+        routing = self._tokens(routed.routing())
         self._routed, self._plain = routed, plain
         new_routing = recorder.through(self._weights, routing)
+        if self._weights in recorder.edits and bool(((new_routing != 0) & (routing == 0)).any()):
+            raise EditError(
+                f"The edit of {self._weights} gives weight to experts that were not chosen for a token, which the "
+                "model never runs; scale or zero the weights of chosen experts instead."
+            )
         if self._shared is None:
             neurons = recorder.through(self._units, plain)
         else:

@@ -50,6 +50,8 @@ class Frame:
 
     def source(self, site: Site) -> str | None:
         """The stack whose tokens a site's positions are: for cross attention, keys and values are the encoder's."""
+        if site.stack is None and "decoder" in self.real:
+            return "decoder"  # the logits of an encoder–decoder
         if site.stack != "cross":
             return site.stack
         return "encoder" if site.kind in ("key", "value") else "decoder"

@@ -32,6 +32,9 @@ def generate(
         raise ModelError(f"{type(hf).__name__} cannot generate text: open a model that has a head 'lm' or 'seq2seq'.")
     if max_new_tokens < 1:
         raise TextError(f"max_new_tokens is {max_new_tokens}; it must be at least 1.")
+    if temperature < 0 or (temperature == 0 and (top_k is not None or top_p is not None)):
+        raise TextError("Sampling needs a temperature above 0; top_k and top_p only narrow it.")
+    _check_followed(hf, recorder)
     _check_edits(recorder)
     given = {name: arguments[name] for name in ("input_ids", "attention_mask")}
     length = given["input_ids"].shape[1]
@@ -39,6 +42,8 @@ def generate(
     if encoder_decoder:
         given["decoder_input_ids"] = _started(hf, arguments["decoder_input_ids"])
         length = given["decoder_input_ids"].shape[1]
+        if not bool(arguments["decoder_attention_mask"].all()):
+            raise TextError("To be continued, all targets must have the same number of tokens; give them one by one.")
     elif not bool(given["attention_mask"][:, -1].all()):
         raise TextError(
             "To be continued, shorter texts must be padded on the left: tokenize(texts, padding_side='left')."
@@ -82,6 +87,19 @@ def _started(hf: Any, ids: Tensor) -> Tensor:
     return torch.cat([torch.full_like(ids[:, :1], start), ids], dim=1)
 
 
+def _check_followed(hf: Any, recorder: Recorder) -> None:
+    """Raises where steps of generation do not read one new token each, or cannot be told apart."""
+    if hf.config.model_type in ("xlnet", "xlm", "flaubert") and recorder.touched:
+        raise ModelError(
+            f"{type(hf).__name__} reads its text anew at every step of generation, so sites cannot be followed there; "
+            "use run on the text so far."
+        )
+    located = recorder.located
+    shared = [s for s in recorder.touched if s in located.taps and located.taps[s].module in located.repeated]
+    if hf.config.is_encoder_decoder and shared:
+        raise ModelError(f"{shared[0]} cannot be followed in generation: encoder and decoder share its module.")
+
+
 def _check_edits(recorder: Recorder) -> None:
     """Raises for edits that only make sense where a whole text passes at once."""
     for site, edits in recorder.edits.items():
@@ -101,9 +119,10 @@ def _check_positions(recorder: Recorder, end: int) -> None:
     """Raises for positions that the generated text will never reach."""
     for site, edits in recorder.edits.items():
         for position in (place for edit in edits for place in edit.positions or ()):
-            if position >= end and recorder.frame.source(site) != "encoder":
+            if position >= end - 1 and recorder.frame.source(site) != "encoder":
                 raise SiteError(
-                    f"The text will have at most {end} positions; position {position} at {site} never comes."
+                    f"Positions 0 to {end - 2} pass through the model here (the last new token is not read again); "
+                    f"position {position} at {site} never comes."
                 )
 
 

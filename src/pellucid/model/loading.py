@@ -135,7 +135,9 @@ def open_source(
         module = module.to(device)
     notes.extend(_check_complete(module, info["missing_keys"], name, chosen, new_head=new_head))
     if tokenizer is None:
-        tokenizer = _open_tokenizer(source)
+        tokenizer, reason = _open_tokenizer(source)
+        if reason is not None:
+            notes.append(f"its tokenizer could not be opened: {reason}")
     return Opened(module.eval(), tokenizer, attention, name, tuple(notes))
 
 
@@ -206,16 +208,26 @@ def _class_for(config: Any, head: str, name: str) -> tuple[Any, str]:
     """transformers' class for a configuration and head, and the head it has."""
     if head == "auto":
         named = (getattr(config, "architectures", None) or [""])[0]
+        for other, auto in {**HEADS, "text": "AutoModelForTextEncoding"}.items():
+            for cls in _classes(auto, config):
+                if cls.__name__ == named:
+                    return cls, "none" if other == "text" else other
         head = next((found for ending, found in _ENDINGS.items() if named.endswith(ending)), "none")
-    mapping = getattr(transformers, HEADS[head])._model_mapping
-    if type(config) not in mapping:
-        known = [other for other, auto in HEADS.items() if type(config) in getattr(transformers, auto)._model_mapping]
+    found = _classes(HEADS[head], config)
+    if not found:
+        known = [other for other, auto in HEADS.items() if _classes(auto, config)]
         raise ModelError(
             f"{name!r} is a {config.model_type} model, which has no {head!r} head; it can be opened with "
             f"{listing(known)}."
         )
-    found = mapping[type(config)]
-    return (found[0] if isinstance(found, tuple) else found), head
+    return found[0], head
+
+
+def _classes(auto: str, config: Any) -> tuple[Any, ...]:
+    """transformers' classes for a configuration under one of its automatic names."""
+    mapping = getattr(transformers, auto)._model_mapping
+    found = mapping.get(type(config), ())
+    return found if isinstance(found, tuple) else (found,)
 
 
 def why_not_fused(cls: Any, config: Any) -> str | None:
@@ -249,15 +261,15 @@ def _check_complete(module: Any, missing: Any, name: str, head: str, *, new_head
     )
 
 
-def _open_tokenizer(source: str | Path) -> Any:
-    """The tokenizer beside a model, or None where there is none (transformers then makes one that knows no word)."""
+def _open_tokenizer(source: str | Path) -> tuple[Any, str | None]:
+    """The tokenizer beside a model; None where there is none (transformers would invent one), or with the reason."""
     if isinstance(source, Path) and not any(item for name in _TOKENIZER_FILES for item in source.glob(name)):
-        return None
+        return None, None
     try:
         with _quiet():
-            return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except (OSError, ValueError, TypeError, KeyError, ImportError, AttributeError):
-        return None
+            return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False), None
+    except (OSError, ValueError, TypeError, KeyError, ImportError, AttributeError) as error:
+        return None, " ".join(str(error).split())[:200]
 
 
 def _converted(path: Path) -> Path:

@@ -127,7 +127,10 @@ def _locate_window(owner: Call, site: Site, layout: Layout, found: _Findings) ->
         scale = module.head_dim**-0.5 if kind == "query" else 1.0
         found.taps[site.beside(kind)] = Tap(f"{owner.name}.{kind}", "output", (), owner.number, layout, scale=scale)
     pattern = site.beside("pattern")
-    found.windows[pattern] = Window(owner.name, owner.number, module.one_sided_attn_window_size)
+    if owner.inputs["kwargs"].get("is_global_attn"):
+        found.missing[str(pattern)] = "this model uses global attention, whose pattern is not one T × T matrix"
+        return
+    found.windows[pattern] = Window(owner.name, module.one_sided_attn_window_size)
     found.read_only[pattern] = "this model computes attention in chunks of a window and never forms the whole pattern"
 
 
@@ -144,18 +147,21 @@ def _locate_mlp(trace: Trace, span: Span, found: _Findings) -> _Branch | None:
             for other in span.calls
             if outer.start < other.start and call.end < other.start and other.end < outer.end
         ]
-        down = [other for other in shared if _linear(other.module) and _width(other.result) == span.width]
+        down = [other for other in shared if _linear(other.module) and _fits(other.result, span)]
         if down:
             slot = down[-1].input_slot
             assert slot is not None
             found.shared[site.beside("neurons")] = Tap(down[-1].name, "input", slot, down[-1].number, span.layout)
+        early = [other for other in span.calls if outer.start < other.start and other.end < call.start]
+        if any(_linear(other.module) and _fits(other.result, span) for other in early):
+            found.missing[f"shared units of {site.beside('neurons')}"] = "the shared expert runs before the routed ones"
         return _follow(span, outer, trace.batch)
     taken = {(tap.module, tap.call) for tap in found.taps.values()}
     outside = [
         call
         for call in span.calls
         if _linear(call.module)
-        and _width(call.result) == span.width
+        and _fits(call.result, span)
         and (call.name, call.number) not in taken
         and not any(_within(call, trace.calls[attention.owner]) for attention in span.attention)
     ]
@@ -176,7 +182,7 @@ def _follow(span: Span, call: Call, batch: int) -> _Branch:
     normed = False
     for later in span.calls:
         takes_it = later.start > call.end and not _linear(later.module) and _same(later.input, call.result)
-        if takes_it and _width(later.result) == span.width:
+        if takes_it and _fits(later.result, span):
             normed = normed or not _same(later.result, call.result)
             call = later
     slot = call.output_slot
@@ -202,8 +208,11 @@ def _settle_form(span: Span, branches: Sequence[tuple[Site, _Branch]], mlp: _Bra
         found.forms.setdefault(span.stack, form if mlp_reads_mid else "parallel")
     elif not _settle_post_norm(span, branches, mlp, found):
         reason = "the block's stream could not be recomposed from its attention and MLP outputs"
-        for kind in ("attn", "mlp", "mid"):
+        for kind in ("attn", "mlp", "mid", "neurons"):
             found.missing[str(mlp_site.beside(kind))] = reason
+        found.taps.pop(mlp_site.beside("neurons"), None)
+        for place in [place for place, site in found.experts.items() if site == mlp_site]:
+            del found.experts[place]
         return
     for site, branch in parts:
         if branch.tap is not None:
@@ -270,10 +279,10 @@ def _locate_embeddings(trace: Trace, found: _Findings, *, encoder_decoder: bool)
 def _locate_logits(trace: Trace, found: _Findings) -> None:
     """The model's scores, where it has a head."""
     if "logits" in trace.output:
-        found.taps[Site("logits")] = Tap("", "output", ("logits",))
+        found.taps[Site("logits")] = Tap("", "output", ("logits",), layout=Layout(native=True))
     elif "start_logits" in trace.output:
         call = next(call for call in trace.calls if call.name.rpartition(".")[2] == "qa_outputs")
-        found.taps[Site("logits")] = Tap(call.name, "output", (), call.number)
+        found.taps[Site("logits")] = Tap(call.name, "output", (), call.number, Layout(native=True))
     else:
         found.missing["logits"] = "the model was loaded without a head"
 
@@ -302,8 +311,9 @@ def _tokens(value: Tensor | None, batch: int) -> Tensor | None:
     )
 
 
-def _width(value: Tensor | None) -> int:
-    return 0 if value is None else value.shape[-1]
+def _fits(value: Tensor | None, span: Span) -> bool:
+    """Whether a tensor has the stream's width for every token (an expert's output has it for some only)."""
+    return value is not None and value.shape[-1] == span.width and value.numel() == span.entry.numel()
 
 
 def _same(one: Tensor | None, other: Tensor | None) -> bool:

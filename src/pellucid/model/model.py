@@ -74,6 +74,8 @@ class Model:
                     f"{type(source).__name__} is not a transformers model; open it with Model.wrap(module, "
                     "tokenize=…, sites=…)."
                 )
+            if head != "auto" or new_head:
+                raise ModelError("A model object keeps the head it has; build it with the head you want.")
             return cls(open_object(source, tokenizer, device=device, dtype=dtype, attention=attention))
         return cls(
             open_source(

@@ -64,6 +64,9 @@ class Site:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[type[Site], tuple[str, int | str | None, str | None]]:
+        return Site, (self.kind, self.layer, self.stack)  # a stored hash would hold for one process only
+
     def __str__(self) -> str:
         if self.kind == CUSTOM:
             return str(self.layer)

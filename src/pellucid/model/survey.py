@@ -36,6 +36,11 @@ def survey(wiring: Wiring, attention: str) -> Survey:
     """Finds every site of a transformers model and proves that capturing them leaves its output as it was."""
     module: Any = wiring.module
     encoder_decoder = bool(getattr(module.config, "is_encoder_decoder", False))
+    if encoder_decoder and type(module).__name__.endswith(("Classification", "QuestionAnswering")):
+        raise ModelError(
+            f"{type(module).__name__} puts a head for whole texts on an encoder–decoder, which Pellucid does not open; "
+            "open it with head='none' or head='seq2seq'."
+        )
     inputs = _inputs(module, encoder_decoder=encoder_decoder)
     plain = _plain(module, inputs)
     for interface in [True, False] if uses_interface(type(module)) else [False]:
@@ -74,8 +79,16 @@ def _inputs(module: Any, *, encoder_decoder: bool) -> dict[str, Tensor]:
 
 
 def _plain(module: nn.Module, inputs: dict[str, Tensor]) -> Any:
-    with torch.no_grad():
-        return module(**inputs)
+    """The model's own output; a model that cannot run even so is refused in a sentence."""
+    try:
+        with torch.no_grad():
+            output = module(**inputs)
+    except (ValueError, IndexError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"{type(module).__name__} cannot run on a small batch of random tokens ({reason}).") from error
+    if not isinstance(output, Mapping):
+        raise ModelError(f"{type(module).__name__} returns a bare tuple; set return_dict to true in its configuration.")
+    return output
 
 
 def _same_output(one: Any, other: Any) -> bool:

@@ -31,7 +31,7 @@ class Layout:
             return native
         value = native
         if value.dim() == 2:
-            value = value if value.shape[0] == batch else value.unflatten(0, (batch, -1))
+            value = value.unflatten(0, (batch, -1))  # tokens of all sequences in one row
         elif self.time_first:
             value = value.transpose(0, 1)
         if self.crop and length is not None:
@@ -77,7 +77,6 @@ class Window:
     """Attention within `radius` tokens, computed in chunks by a module: its T × T pattern is made of query and key."""
 
     module: str
-    call: int
     radius: int
 
 

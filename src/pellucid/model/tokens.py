@@ -53,8 +53,9 @@ def tokenize(
     """Text as a batch, padded to its longest sequence."""
     tokenizer = model.tokenizer
     if tokenizer is None:
+        why = next((f" ({note})" for note in model.notes if "tokenizer" in note), "")
         raise TextError(
-            f"{model.name!r} has no tokenizer beside it; pass one with Model.load(…, tokenizer=…), or give ready "
+            f"{model.name!r} has no tokenizer beside it{why}; pass one with Model.load(…, tokenizer=…), or give ready "
             "ids with Batch.of_ids."
         )
     first, second = _list(texts, "text"), None if pair is None else _list(pair, "second text")
@@ -111,16 +112,20 @@ def _targets(model: Model, target: str | Sequence[str] | None, count: int) -> tu
         if target is not None:
             raise TextError("Only encoder–decoder models take target=; give the text itself to this one.")
         return None, None
-    start = config.decoder_start_token_id
-    start = config.pad_token_id if start is None else start
-    rows: list[list[int]] = [[]] * count
-    if target is not None:
-        texts = _list(target, "target")
-        if len(texts) != count:
-            raise TextError(f"There are {count} texts and {len(texts)} targets; give one for each.")
-        rows = model.tokenizer(text_target=texts, verbose=False)["input_ids"]
-    shifted = [[start, *row[:-1]] for row in rows]
-    return _padded(shifted, "right", _pad_id(model.tokenizer)), _padded([[1] * len(row) for row in shifted], "right", 0)
+    pad = _pad_id(model.tokenizer)
+    if target is None:
+        start = next(x for x in (config.decoder_start_token_id, config.pad_token_id, pad) if x is not None)
+        return torch.full((count, 1), start), torch.ones(count, 1, dtype=torch.long)
+    texts = _list(target, "target")
+    if len(texts) != count:
+        raise TextError(f"There are {count} texts and {len(texts)} targets; give one for each.")
+    rows = model.tokenizer(text_target=texts, verbose=False)["input_ids"]
+    labels, mask = _padded(rows, "right", pad), _padded([[1] * len(row) for row in rows], "right", 0)
+    shift: Any = getattr(model.hf, "prepare_decoder_input_ids_from_labels", None)
+    if shift is not None:  # each family's own rule: some begin with a start token, some with the language
+        return shift(labels=labels.to(model.device)).cpu().masked_fill(mask == 0, pad), mask
+    start = torch.full((count, 1), config.decoder_start_token_id)
+    return torch.cat([start, labels[:, :-1]], dim=1).masked_fill(mask == 0, pad), mask
 
 
 def _pad_id(tokenizer: Any) -> int:

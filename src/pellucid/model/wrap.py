@@ -129,6 +129,8 @@ def _read_rows(path: Path) -> tuple[dict[str, int], list[list[float]]]:
                 if number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts):
                     promised = [int(part) for part in parts]
                     continue
+                if rows and len(parts) > len(rows[0]) + 1:  # a word with spaces in it
+                    parts = [" ".join(parts[: -len(rows[0])]), *parts[-len(rows[0]) :]]
                 row = _read_row(parts, f"{path.name}, line {number}", len(rows[0]) if rows else None)
                 lines += 1
                 if parts[0] not in words:
