@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import struct
 from collections.abc import Generator
@@ -113,7 +114,7 @@ def open_source(
         raise ModelError(f"There is no head called {head!r}; the heads are auto, {listing(HEADS)}.")
     device = _usable(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     name, source = str(source), _local(source)
-    with _plain_errors(name):
+    with _plain_errors(name), _quiet():
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
     if isinstance(source, Path):
         _check_weights(source, allow_pickle=allow_pickle)
@@ -319,18 +320,21 @@ def cache_folder() -> Path:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Keeps transformers from printing its own reports and bars; what matters is raised or noted by us."""
-    from transformers.utils import logging
+    """Keeps transformers and its hub from printing reports and bars of their own: we raise or note what matters."""
+    from transformers.utils import logging as theirs
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    hub = logging.getLogger("huggingface_hub")
+    level, bars, hub_level = theirs.get_verbosity(), theirs.is_progress_bar_enabled(), hub.level
+    theirs.set_verbosity_error()
+    theirs.disable_progress_bar()
+    hub.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logging.set_verbosity(level)
+        theirs.set_verbosity(level)
+        hub.setLevel(hub_level)
         if bars:
-            logging.enable_progress_bar()
+            theirs.enable_progress_bar()
 
 
 @contextmanager
