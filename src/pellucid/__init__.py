@@ -9,26 +9,89 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pellucid import heads, neurons, overview, zoo
+    from pellucid.collect.build import build_store
+    from pellucid.collect.classes import ClassMoments
+    from pellucid.collect.counts import HeadCounts
+    from pellucid.collect.found import Found
+    from pellucid.collect.moments import Moments
+    from pellucid.collect.quantiles import Quantiles
+    from pellucid.collect.replay import replay
+    from pellucid.collect.sample import TokenSample
+    from pellucid.collect.store import Store
+    from pellucid.collect.surprise import Surprise
+    from pellucid.collect.sweep import sweep
+    from pellucid.collect.topk import TopContexts
+    from pellucid.corpus import Corpus, Sentence
     from pellucid.errors import PellucidError
     from pellucid.model import Batch, Captured, Edit, Generation, Model, Run, Site
+    from pellucid.results import Result
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Batch": "pellucid.model.batch",
     "Captured": "pellucid.model.run",
+    "ClassMoments": "pellucid.collect.classes",
+    "Corpus": "pellucid.corpus",
     "Edit": "pellucid.model.edits",
+    "Found": "pellucid.collect.found",
     "Generation": "pellucid.model.run",
+    "HeadCounts": "pellucid.collect.counts",
     "Model": "pellucid.model.model",
+    "Moments": "pellucid.collect.moments",
     "PellucidError": "pellucid.errors",
+    "Quantiles": "pellucid.collect.quantiles",
+    "Result": "pellucid.results",
     "Run": "pellucid.model.run",
+    "Sentence": "pellucid.corpus",
     "Site": "pellucid.model.sites",
+    "Store": "pellucid.collect.store",
+    "Surprise": "pellucid.collect.surprise",
+    "TokenSample": "pellucid.collect.sample",
+    "TopContexts": "pellucid.collect.topk",
+    "build_store": "pellucid.collect.build",
+    "replay": "pellucid.collect.replay",
+    "sweep": "pellucid.collect.sweep",
 }
+_PACKAGES = ("heads", "neurons", "overview", "zoo")
+"""Topics that are reached through the package: `pellucid.heads.statistics(found)`."""
 
-__all__ = ["Batch", "Captured", "Edit", "Generation", "Model", "PellucidError", "Run", "Site", "__version__"]
+__all__ = [
+    "Batch",
+    "Captured",
+    "ClassMoments",
+    "Corpus",
+    "Edit",
+    "Found",
+    "Generation",
+    "HeadCounts",
+    "Model",
+    "Moments",
+    "PellucidError",
+    "Quantiles",
+    "Result",
+    "Run",
+    "Sentence",
+    "Site",
+    "Store",
+    "Surprise",
+    "TokenSample",
+    "TopContexts",
+    "__version__",
+    "build_store",
+    "heads",
+    "neurons",
+    "overview",
+    "replay",
+    "sweep",
+    "zoo",
+]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"pellucid.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'pellucid' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_HOMES[name]), name)

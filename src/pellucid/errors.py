@@ -26,6 +26,14 @@ class TextError(PellucidError):
     """Text that the model cannot take: empty, too long, or without a tokenizer to read it."""
 
 
+class SweepError(PellucidError):
+    """A sweep, store or collector that cannot do what was asked, or a saved one that is damaged or of another kind."""
+
+
+class CorpusError(PellucidError):
+    """A corpus that cannot be read, or does not have what was asked of it."""
+
+
 class OutOfMemory(PellucidError):
     """The machine or the accelerator ran out of memory during a pass."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pellucid.errors import ModelError
+from pellucid.errors import ModelError, PellucidError
 
 if TYPE_CHECKING:
     from pellucid.model import Model
@@ -25,6 +28,18 @@ AllowPickle = Annotated[
     bool, typer.Option("--allow-pickle", help="Open weights stored as pickle. Only for models you trust.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+@contextmanager
+def resumable(folder: Path) -> Generator[None]:
+    """Ctrl-C in the block says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise PellucidError(
+            f"Stopped. What is finished is in {str(folder)!r}; run the same command again to go on from there."
+        ) from None
+
 
 _DTYPES = ("float32", "bfloat16", "float16", "float64")
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 class Batch:
     """Token ids [B, T], which of them are real and which are special; for encoder–decoders also the decoder's.
 
-    `types` are segment ids of sentence pairs, for models that use them.
+    `types` are segment ids of sentence pairs, for models that use them. In a sweep, `word_index` [B, T] holds the word
+    of every token (−1 for none) and `counted` [B, T] marks the tokens that statistics count; where the target is what
+    is looked at, both speak of the decoder's tokens.
     """
 
     ids: Tensor
@@ -26,6 +28,8 @@ class Batch:
     types: Tensor | None = None
     target_ids: Tensor | None = None
     target_mask: Tensor | None = None
+    word_index: Tensor | None = None
+    counted: Tensor | None = None
 
     @classmethod
     def of_ids(

@@ -152,7 +152,11 @@ def _usable(device: str | torch.device) -> torch.device:
 
 
 def _local(source: str | Path) -> str | Path:
-    """A path where the source is one, with GGUF files converted; otherwise a hub name."""
+    """A path where the source is one, with GGUF files converted and zoo:NAME looked up; otherwise a hub name."""
+    if str(source).startswith("zoo:"):
+        from pellucid import zoo
+
+        return zoo.path(str(source).removeprefix("zoo:"))
     path = Path(source).expanduser()
     if path.suffix.lower() == ".gguf":
         if not path.is_file():

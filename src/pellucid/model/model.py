@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from pellucid.errors import EditError, ModelError, OutOfMemory, TextError
 from pellucid.model.batch import Batch
 from pellucid.model.edits import Edit
+from pellucid.model.fingerprint import fingerprint
 from pellucid.model.frame import Frame, Wiring
 from pellucid.model.generate import generate
 from pellucid.model.hooks import Recorder, Reduce
@@ -44,6 +46,7 @@ class Model:
         self._wiring = Wiring.of(self.hf)
         self._survey = surveyed or survey(self._wiring, self.attention)
         self._selected: dict[tuple[str | Site, ...], tuple[Site, ...]] = {}
+        self._recipe: Callable[..., Model] | None = None
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -77,7 +80,7 @@ class Model:
             if head != "auto" or new_head:
                 raise ModelError("A model object keeps the head it has; build it with the head you want.")
             return cls(open_object(source, tokenizer, device=device, dtype=dtype, attention=attention))
-        return cls(
+        model = cls(
             open_source(
                 source,
                 head=head,
@@ -89,6 +92,10 @@ class Model:
                 tokenizer=tokenizer,
             )
         )
+        if not new_head:  # a new head starts with random weights: only a copy has the same
+            options = {"dtype": dtype, "head": head, "attention": attention, "tokenizer": tokenizer}
+            model._recipe = partial(cls.load, source, device=device, allow_pickle=allow_pickle, **options)
+        return model
 
     @classmethod
     def random_like(cls, model: Model, seed: int = 0) -> Model:
@@ -109,7 +116,30 @@ class Model:
             f"{model.name} (random, seed {seed})",
             model.notes,
         )
-        return cls(opened)
+        made = cls(opened)
+        made._recipe = partial(_random_again, model.recipe, seed, device=None)
+        return made
+
+    @property
+    def recipe(self) -> Callable[..., Model]:
+        """A function that opens the same model again, in another process or (`device=`) on another device.
+
+        It reads the model's source where there is one, and otherwise holds a copy of the network itself.
+        """
+        if self._recipe is not None:
+            return self._recipe
+        opened = Opened(self.hf, self.tokenizer, self.attention, self.name, self.notes)
+        return partial(_copied, opened, device=None)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the configuration, every weight and the tokenizer."""
+        return fingerprint(self.hf, self.tokenizer)
+
+    @property
+    def causal(self) -> bool:
+        """Whether tokens see only what stands before them."""
+        return self._survey.causal
 
     @staticmethod
     def wrap(
@@ -192,16 +222,20 @@ class Model:
         *,
         gradients: bool = False,
         reduce: Reduce | None = None,
+        logits: bool = True,
     ) -> Run:
         """One forward pass that records `sites` and makes `edits`.
 
         Recorded tensors are the model's own (read them, do not change them in place). With `gradients` they stay in
         the graph, so that `torch.autograd.grad(target, run[site])` works. `reduce(site, tensor)` replaces each tensor
-        as it comes, so that large ones such as patterns are never held together.
+        as it comes, so that large ones such as patterns are never held together. With `logits=False` a language model
+        computes scores for the last token only, where it can.
         """
         given: Any = self.tokenize(batch) if is_text(batch) else batch
         with self._lock:
             arguments, frame = self._arguments(given)
+            if not logits and "logits_to_keep" in self._accepted:
+                arguments["logits_to_keep"] = 1
             recorder = self._recorder(frame, sites, edits, gradients=gradients, reduce=reduce)
             with recorder.installed(self.attention), torch.set_grad_enabled(gradients), self._memory(frame):
                 output = self._forward(arguments)
@@ -359,3 +393,11 @@ class Model:
             f"{self.device} ran out of memory on a batch of {shape}; use a smaller batch, shorter text or fewer "
             "sites, or reduce=…"
         )
+
+
+def _random_again(trained: Callable[..., Model], seed: int, *, device: str | torch.device | None) -> Model:
+    return Model.random_like(trained(device=device), seed)
+
+
+def _copied(opened: Opened, *, device: str | torch.device | None) -> Model:
+    return Model(opened if device is None else replace(opened, module=opened.module.to(device)))

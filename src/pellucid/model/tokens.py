@@ -75,11 +75,11 @@ def tokenize(
     rows = [dict(zip(encoded, values, strict=True)) for values in zip(*encoded.values(), strict=True)]
     if model.limit is not None:
         rows = [_fitted(model, row, truncate=truncate) for row in rows]
-    ids = _padded([row["input_ids"] for row in rows], side, _pad_id(tokenizer))
-    mask = _padded([[1] * len(row["input_ids"]) for row in rows], side, 0)
-    special = _padded([row["special_tokens_mask"] for row in rows], side, 1)
-    types = _padded([row["token_type_ids"] for row in rows], side, 0) if "token_type_ids" in encoded else None
-    target_ids, target_mask = _targets(model, target, len(first))
+    ids = padded([row["input_ids"] for row in rows], side, pad_id(tokenizer))
+    mask = padded([[1] * len(row["input_ids"]) for row in rows], side, 0)
+    special = padded([row["special_tokens_mask"] for row in rows], side, 1)
+    types = padded([row["token_type_ids"] for row in rows], side, 0) if "token_type_ids" in encoded else None
+    target_ids, target_mask = targets(model, target, len(first))
     return Batch.of_ids(ids, mask, special=special, types=types, target_ids=target_ids, target_mask=target_mask)
 
 
@@ -105,14 +105,14 @@ def _fitted(model: Model, row: dict[str, list[int]], *, truncate: bool) -> dict[
     return {name: [*values[: limit - closing], *values[length - closing :]] for name, values in row.items()}
 
 
-def _targets(model: Model, target: str | Sequence[str] | None, count: int) -> tuple[Tensor | None, Tensor | None]:
+def targets(model: Model, target: str | Sequence[str] | None, count: int) -> tuple[Tensor | None, Tensor | None]:
     """What the decoder of an encoder–decoder reads: its start token, then the target without its last token."""
     config: Any = getattr(model.hf, "config", None)
     if not getattr(config, "is_encoder_decoder", False):
         if target is not None:
             raise TextError("Only encoder–decoder models take target=; give the text itself to this one.")
         return None, None
-    pad = _pad_id(model.tokenizer)
+    pad = pad_id(model.tokenizer)
     if target is None:
         start = next(x for x in (config.decoder_start_token_id, config.pad_token_id, pad) if x is not None)
         return torch.full((count, 1), start), torch.ones(count, 1, dtype=torch.long)
@@ -120,7 +120,7 @@ def _targets(model: Model, target: str | Sequence[str] | None, count: int) -> tu
     if len(texts) != count:
         raise TextError(f"There are {count} texts and {len(texts)} targets; give one for each.")
     rows = model.tokenizer(text_target=texts, verbose=False)["input_ids"]
-    labels, mask = _padded(rows, "right", pad), _padded([[1] * len(row) for row in rows], "right", 0)
+    labels, mask = padded(rows, "right", pad), padded([[1] * len(row) for row in rows], "right", 0)
     shift: Any = getattr(model.hf, "prepare_decoder_input_ids_from_labels", None)
     if shift is not None:  # each family's own rule: some begin with a start token, some with the language
         return shift(labels=labels.to(model.device)).cpu().masked_fill(mask == 0, pad), mask
@@ -128,13 +128,15 @@ def _targets(model: Model, target: str | Sequence[str] | None, count: int) -> tu
     return torch.cat([start, labels[:, :-1]], dim=1).masked_fill(mask == 0, pad), mask
 
 
-def _pad_id(tokenizer: Any) -> int:
+def pad_id(tokenizer: Any) -> int:
+    """The id that padding is filled with."""
     found = (getattr(tokenizer, name, None) for name in ("pad_token_id", "eos_token_id", "unk_token_id"))
     return next((value for value in found if value is not None), 0)
 
 
-def _padded(rows: Sequence[Sequence[int]], side: str, fill: int) -> Tensor:
-    width = max(len(row) for row in rows)
+def padded(rows: Sequence[Sequence[int]], side: str, fill: int, width: int | None = None) -> Tensor:
+    """Rows of numbers as a matrix, filled up on one side to the longest row (or to `width`)."""
+    width = width or max(len(row) for row in rows)
     gaps = [[fill] * (width - len(row)) for row in rows]
     return torch.tensor(
         [[*row, *gap] if side == "right" else [*gap, *row] for row, gap in zip(rows, gaps, strict=True)]

@@ -1,0 +1,89 @@
+"""`pellucid report`: one HTML file on what a model does with a text."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pellucid.cli import _corpus as corpora
+from pellucid.cli import _options as options
+from pellucid.cli._print import console
+
+EXAMPLES = """Examples: pellucid report ./my-model --corpus notes.txt -o my-report ;
+pellucid report zoo:lm --corpus grammar:500 --quick"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command(name="report", epilog=EXAMPLES)(report)
+
+
+def report(
+    model: options.ModelArgument,
+    corpus: corpora.CorpusOption,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make; it must be new or empty.")] = Path(
+        "report"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Read at most the first 200 sentences.")] = False,
+    control: Annotated[
+        bool, typer.Option("--control/--no-control", help="Also read the text with a randomly initialised model.")
+    ] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Of the control model and of all that is drawn at random.")] = 0,
+    long: Annotated[str, typer.Option(help="Texts over the model's limit: window, truncate or refuse.")] = "window",
+    sweep: Annotated[
+        Path | None, typer.Option(help="Keep the pass over the text here, to go on after an interruption.")
+    ] = None,
+    take: corpora.Take = None,
+    format: corpora.Format = "auto",  # noqa: A002
+    label_file: corpora.LabelFile = None,
+    second_file: corpora.SecondFile = None,
+    columns: corpora.Columns = None,
+    text: corpora.TextField = None,
+    unit: corpora.Unit = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    head: options.Head = "auto",
+    attention: options.Attention = "fused",
+    allow_pickle: options.AllowPickle = False,
+) -> None:
+    """Write a report on a model: what it is, what its heads and neurons do, and what chance would have given."""
+    from pellucid.report import report as write_report
+    from pellucid.saving import check_free
+
+    check_free(out)
+    read = corpora.open_corpus(
+        corpus,
+        format=format,
+        take=take,
+        label_file=label_file,
+        second_file=second_file,
+        columns=columns,
+        text=text,
+        unit=unit,
+    )
+    opened = options.open_model(
+        model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle
+    )
+    page = write_report(
+        opened,
+        read,
+        out,
+        quick=quick,
+        control=control,
+        seed=seed,
+        long=long,
+        sweep_folder=sweep,
+        command=shlex.join(["pellucid", *sys.argv[1:]]),
+        say=teller(),
+    )
+    console().print(f"The report is in {page}")
+
+
+def teller() -> Callable[[str], None]:
+    """A function that says on standard error what is being written, where someone looks."""
+    screen = console(stderr=True)
+    return lambda title: screen.print(f"Writing: {title}") if screen.is_terminal else None

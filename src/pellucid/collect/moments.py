@@ -1,0 +1,226 @@
+"""Moments: means, variances, products of all pairs of sites and row-norm sums, from one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting
+from pellucid.collect.moment_sums import MomentsView, Pairs, empty_sums, moved, partners, view_of
+from pellucid.collect.state import Array, State
+from pellucid.collect.sums import (
+    BLOCK,
+    Columns,
+    RowBuffer,
+    add_wide,
+    added,
+    by_group,
+    exact_products,
+    not_finite,
+    pilot_mean,
+    shift_of,
+)
+from pellucid.errors import SweepError
+
+if TYPE_CHECKING:
+    from pellucid.collect.words import WordBatch
+
+PairPatterns = str | tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Moments(Collector):
+    """Moments of rows about a pilot mean c, in float64: n, Σx, Σxyᵀ for pairs of sites, Σa, Σa·y, Σa·b with a = ‖x‖².
+
+    `pairs` are `"all"`, `"diagonal"` (each site with itself), pairs of patterns (each site with itself always comes
+    along), or `"units"`: no products, only each unit's Σx and Σx². `groups` keeps every document group apart. From the
+    sums come, for all pairs, linear CKA (also debiased), CCA, Procrustes and their jackknife intervals. Products are
+    made in float32 over blocks of 4096 shifted rows, so they carry about 1e-7 of their size; sums are float64.
+    """
+
+    kind: ClassVar[str] = "moments"
+    sites: Patterns
+    pairs: PairPatterns = field(default="all", kw_only=True)
+    groups: bool = field(default=False, kw_only=True)
+    memory_limit: int = field(default=4 * 2**30, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.pairs, str) and self.pairs not in ("all", "diagonal", "units"):
+            raise SweepError(
+                f"pairs={self.pairs!r} means nothing; use 'all', 'diagonal', 'units' or a tuple of pairs of patterns."
+            )
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return (self.sites,) if isinstance(self.sites, str) else self.sites
+
+    def open(self, setting: Setting) -> Accumulator:
+        columns = self._columns(setting)
+        return _Sums(columns, self._chosen(setting, columns), shift_of(setting, columns), setting, self.groups)
+
+    def pilot(self, batch: WordBatch, setting: Setting) -> State:
+        return pilot_mean(batch, setting.keys(self.sites))
+
+    def merge(self, left: State, right: State) -> State:
+        """Adds group by group; sums about another shift are first moved to the left one's."""
+        if left.facts != right.facts:
+            raise SweepError(f"Moments of {left.facts['keys']} and of {right.facts['keys']} cannot be merged.")
+        arrays = {name: array for name, array in right.arrays.items() if name != "shift"}
+        if not np.array_equal(left.arrays["shift"], right.arrays["shift"]):
+            change = left.arrays["shift"].astype(np.float64) - right.arrays["shift"]
+            columns, pairs = _layout(left)
+            for group, sums in by_group(right.arrays).items():
+                new = moved(sums, columns, pairs, change)
+                arrays |= {f"{group}/{name}": array for name, array in new.items()}
+        mine = {name: array for name, array in left.arrays.items() if name != "shift"}
+        return State({"shift": left.arrays["shift"], **added(mine, arrays)}, left.facts)
+
+    def view(self, state: State, setting: Setting) -> MomentsView:
+        columns, pairs = _layout(state)
+        return view_of(columns, pairs, state.arrays["shift"], by_group(state.arrays))
+
+    def memory(self, setting: Setting, groups: int) -> int:
+        columns = self._columns(setting)
+        pairs = self._chosen(setting, columns)
+        products = 0 if pairs is None else sum(columns.widths[one] * columns.widths[other] for one, other in pairs)
+        count = len(columns.keys)
+        others = columns.total * 2 if pairs is None else columns.total * (1 + count) + count**2
+        needed = 8 * (products + others + 3 * count + 1) * (groups if self.groups else 1) + 4 * columns.total
+        if needed > self.memory_limit:
+            raise SweepError(
+                f"Moments of {count} sites need {needed:,} bytes, and memory_limit is {self.memory_limit:,}; take "
+                "fewer sites, pairs='diagonal' or groups=False, or raise memory_limit."
+            )
+        return needed
+
+    def _columns(self, setting: Setting) -> Columns:
+        keys = setting.keys(self.sites)
+        return Columns(keys, [setting.width(key) for key in keys])
+
+    def _chosen(self, setting: Setting, columns: Columns) -> Pairs | None:
+        """The pairs of key numbers whose products are kept, sorted; None for single units."""
+        if self.pairs == "units":
+            return None
+        count = len(columns.keys)
+        if self.pairs == "all":
+            return tuple((one, other) for one in range(count) for other in range(one, count))
+        chosen = {(number, number) for number in range(count)}
+        for first, second in () if isinstance(self.pairs, str) else self.pairs:
+            sides = [[self._number(key, columns) for key in setting.keys(side)] for side in (first, second)]
+            chosen |= {(min(one, other), max(one, other)) for one in sides[0] for other in sides[1]}
+        return tuple(sorted(chosen))
+
+    def _number(self, key: str, columns: Columns) -> int:
+        if key not in columns.keys:
+            raise SweepError(f"pairs names {key!r}, which the sites {self.sites!r} do not include; add it to them.")
+        return columns.keys.index(key)
+
+
+def _layout(state: State) -> tuple[Columns, Pairs | None]:
+    """The columns and pairs that a state's facts tell."""
+    pairs = state.facts["pairs"]
+    chosen = None if pairs is None else tuple((one, other) for one, other in pairs)
+    return Columns(state.facts["keys"], state.facts["widths"]), chosen
+
+
+class _Sums(Accumulator):
+    """Gathers blocks of rows and multiplies them; one set of float64 sums per group, on the rows' device."""
+
+    def __init__(self, columns: Columns, pairs: Pairs | None, shift: Array, setting: Setting, groups: bool) -> None:
+        self._columns, self._pairs, self._shift = columns, pairs, shift
+        self._buffer = RowBuffer(columns, shift, setting.device)
+        self._device, self._apart = setting.device, groups
+        self._sums: dict[str, dict[str, Tensor]] = {}
+        self._group = "all"
+        self._lengths: list[Tensor] = []
+
+    def add(self, batch: WordBatch) -> None:
+        group = str(batch.group) if self._apart else "all"
+        if group != self._group:
+            self._flush()
+            self._group = group
+        start = 0
+        while start < batch.size:
+            begin, start = start, self._buffer.take(batch.rows, start)
+            part = [torch.linalg.vector_norm(batch.rows[key][begin:start], dim=1) for key in self._columns.keys]
+            self._lengths.append(torch.stack(part).double())  # [keys, rows]
+            if self._buffer.filled == BLOCK:
+                self._flush()
+
+    def state(self) -> State:
+        self._flush()
+        facts = {"keys": list(self._columns.keys), "widths": list(self._columns.widths), "pairs": self._pairs_fact()}
+        arrays = {
+            f"{group}/{name}": array.cpu().numpy() for group, sums in self._sums.items() for name, array in sums.items()
+        }
+        return State({"shift": self._shift, **arrays}, facts)
+
+    def _pairs_fact(self) -> list[list[int]] | None:
+        return None if self._pairs is None else [list(pair) for pair in self._pairs]
+
+    def _flush(self) -> None:
+        if self._buffer.filled == 0:
+            return
+        if self._group not in self._sums:
+            zero = empty_sums(self._columns, self._pairs)
+            self._sums[self._group] = {name: torch.from_numpy(array).to(self._device) for name, array in zero.items()}
+        sums, rows = self._sums[self._group], self._buffer.rows
+        lengths = torch.cat(self._lengths, dim=1)
+        sums["n"] += len(rows)
+        sums["lengths"] += lengths.sum(1)
+        sums["squares"] += lengths.square().sum(1)
+        norms = torch.stack([self._add_firsts(sums, rows, place) for place in self._columns.slices])  # [keys, rows]
+        sums["norms"] += norms.sum(1)
+        wrong = (~torch.isfinite(sums["sum"])).nonzero()
+        if len(wrong):
+            raise SweepError(not_finite(self._columns, int(wrong[0, 0])))
+        if self._pairs is not None:
+            self._add_products(sums, rows, self._pairs)
+            self._add_norm_products(sums, rows, norms, self._pairs)
+        self._buffer.clear()
+        self._lengths.clear()
+
+    def _add_firsts(self, sums: dict[str, Tensor], rows: Tensor, place: slice) -> Tensor:
+        """Adds Σx (and Σx²) of one key, and gives a = ‖x‖² of every row."""
+        wide = rows[:, place].double()
+        sums["sum"][place] += wide.new_ones(len(wide)) @ wide
+        squared = wide.square_()
+        if self._pairs is None:
+            sums["square"][place] += squared.sum(0)
+        return squared.sum(1)
+
+    def _add_products(self, sums: dict[str, Tensor], rows: Tensor, pairs: Pairs) -> None:
+        """Adds Σx_l x_mᵀ: one float32 product per key and run of neighbouring partners, so that products are large."""
+        with exact_products():
+            for left, own in enumerate(self._columns.slices):
+                done = 0
+                for run in _runs(partners(pairs, left)):
+                    others = slice(self._columns.slices[run[0]].start, self._columns.slices[run[-1]].stop)
+                    product = rows[:, own].T @ rows[:, others]
+                    add_wide(sums[f"product.{left}"][:, done : done + product.shape[1]], product)
+                    done += product.shape[1]
+
+    def _add_norm_products(self, sums: dict[str, Tensor], rows: Tensor, norms: Tensor, pairs: Pairs) -> None:
+        """Adds Σa_l x_m and Σa_l a_m of the pairs asked for, in float64."""
+        asked = torch.zeros(len(norms), len(norms), dtype=torch.bool)
+        for one, other in pairs:
+            asked[one, other] = asked[other, one] = True
+        sums["fourth"] += (norms @ norms.T) * asked.to(norms.device)
+        for number, place in enumerate(self._columns.slices):
+            related = asked[number].nonzero()[:, 0].to(norms.device)
+            sums["third"][related, place] += norms[related] @ rows[:, place].double()
+
+
+def _runs(numbers: list[int]) -> list[list[int]]:
+    """Rising numbers cut where one is left out: 1, 2, 5 becomes (1, 2) and (5)."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs

@@ -1,0 +1,297 @@
+"""The plan of a sweep: shards of contiguous documents and their batches; corpus, models and budget determine it."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pellucid.collect.encode import looked_at
+from pellucid.collect.words import all_words
+from pellucid.corpus.sentence import digest
+from pellucid.errors import SweepError
+
+if TYPE_CHECKING:
+    from pellucid.collect.encode import Encoded, Encoder
+    from pellucid.corpus import Corpus, Sentence
+
+GROUPS = 10
+"""Document groups for the jackknife."""
+KEPT_WORDS = 50_000
+"""Distinct words whose counts are kept."""
+_AT_ONCE = 512  # sentences tokenized together
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """Sentences that go through the models together: their places in the shard, and each model's padded length."""
+
+    members: tuple[int, ...]
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A run of sentences that is gathered from zero: the unit of work, of checkpoints and of repetition.
+
+    `first` is the number of its first sentence, `start` that of its first word (or token) in the corpus; `digest` is a
+    hash of its sentences, checked whenever they are read again.
+    """
+
+    index: int
+    first: int
+    sentences: int
+    start: int
+    rows: int
+    tokens: int
+    group: int
+    digest: str
+    batches: tuple[PlannedBatch, ...]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a corpus is to the models: sizes, and all that was cut, split or passed over (of every model together)."""
+
+    sentences: int = 0
+    documents: int = 0
+    words: int = 0
+    tokens: tuple[int, ...] = ()
+    truncated: int = 0  # sentences cut at the limit
+    lost_words: int = 0  # cut off with them
+    windowed: int = 0  # sentences read in several windows
+    missing_words: int = 0  # that a tokenizer gives no token of their own
+    scattered: int = 0  # documents whose sentences stand apart
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Shards in the order of the corpus, what they hold together, and the most frequent words."""
+
+    shards: tuple[Shard, ...]
+    groups: int
+    counts: Counts
+    frequent: dict[str, int] = field(default_factory=dict[str, int])
+
+    def to_json(self) -> str:
+        """The plan as text; the same plan always gives the same text."""
+        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """The plan that `to_json` wrote."""
+        about: dict[str, Any] = json.loads(text)
+        shards = tuple(_shard(each) for each in about["shards"])
+        sizes: dict[str, Any] = {**about["counts"], "tokens": tuple(about["counts"]["tokens"])}
+        counts = Counts(**sizes)
+        return Plan(shards, about["groups"], counts, about["frequent"])
+
+
+def _shard(about: dict[str, Any]) -> Shard:
+    batches = tuple(PlannedBatch(tuple(each["members"]), tuple(each["lengths"])) for each in about["batches"])
+    settings: dict[str, Any] = {**about, "batches": batches}
+    return Shard(**settings)
+
+
+class _Sizes:
+    """What planning must remember of every sentence, in a few dozen bytes each."""
+
+    def __init__(self, models: int) -> None:
+        self.rows, self.tokens, self.new = array("L"), array("L"), bytearray()
+        self.longest = [array("L") for _ in range(models)]
+        self.pieces = [array("L") for _ in range(models)]
+        self.digests = bytearray()
+        self.read = False  # whether there is a word that every model has a token for
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def make_plan(
+    encoders: Sequence[Encoder],
+    corpus: Corpus,
+    *,
+    budget: int,
+    shard_tokens: int,
+    groups: int = GROUPS,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Plan:
+    """Reads the corpus once, without running a model: shards of about `shard_tokens`, batches of at most `budget`.
+
+    Each shard lies in one of `groups` document groups.
+    """
+    sizes, counts, words = _measure(encoders, corpus, on_progress)
+    if not len(sizes):
+        raise SweepError(f"The corpus {corpus.name!r} is empty; there is nothing to sweep.")
+    if not sizes.read:
+        raise SweepError(
+            f"The corpus {corpus.name!r} has {len(sizes)} sentences and no word that the tokenizer reads; check the "
+            "file and its encoding."
+        )
+    group_of = _groups(sizes, groups)
+    shards: list[Shard] = []
+    start = first = 0
+    for last in _ends(sizes, group_of, shard_tokens):
+        batches = _batches(sizes, first, last, budget)
+        rows = sum(sizes.rows[first:last])
+        shards.append(
+            Shard(
+                len(shards),
+                first,
+                last - first,
+                start,
+                rows,
+                sum(sizes.tokens[first:last]),
+                group_of[first],
+                blake2b(sizes.digests[16 * first : 16 * last], digest_size=16).hexdigest(),
+                batches,
+            )
+        )
+        first, start = last, start + rows
+    return Plan(tuple(shards), group_of[-1] + 1, counts, dict(words.most_common(KEPT_WORDS)))
+
+
+def _measure(
+    encoders: Sequence[Encoder], corpus: Corpus, on_progress: Callable[[int], None]
+) -> tuple[_Sizes, Counts, Counter[str]]:
+    sizes, words = _Sizes(len(encoders)), Counter[str]()
+    tally = Counter[str]()
+    tokens = [0] * len(encoders)
+    previous: str | None = None
+    seen: set[int] = set()
+    for sentences in chunks(corpus, _AT_ONCE):
+        encoded = [encoder.encode(sentences) for encoder in encoders]
+        for sentence, *each in zip(sentences, *encoded, strict=True):
+            if sentence.document != previous:
+                previous = sentence.document
+                tally["documents"] += 1
+                sizes.new.append(1)
+                tally["scattered"] += hash(previous) in seen
+                seen.add(hash(previous))
+            else:
+                sizes.new.append(0)
+            _note(sizes, encoders[0].reading.pooling, sentence, each)
+            words.update(word.lower() for word in all_words(looked_at(sentence, encoders[0].reading.side)))
+            tally["words"] += each[0].words
+            tally["truncated"] += any(one.lost for one in each)
+            tally["lost_words"] += sum(one.lost for one in each)
+            tally["windowed"] += any(len(one.rows) > 1 for one in each)
+            tally["missing_words"] += sum(one.missing for one in each)
+            for place, one in enumerate(each):
+                tokens[place] += one.tokens
+        on_progress(len(sizes))
+    tally["documents"] -= tally["scattered"]
+    return sizes, Counts(sentences=len(sizes), tokens=tuple(tokens), **tally), words
+
+
+def _note(sizes: _Sizes, pooling: str, sentence: Sentence, each: Sequence[Encoded]) -> None:
+    sizes.rows.append(each[0].counting if pooling == "all" else each[0].words)
+    sizes.tokens.append(max(one.tokens for one in each))
+    sizes.digests += digest(sentence)
+    sizes.read = sizes.read or all(one.words > one.missing for one in each)
+    for place, one in enumerate(each):
+        sizes.longest[place].append(one.longest)
+        sizes.pieces[place].append(len(one.rows))
+
+
+def _groups(sizes: _Sizes, groups: int) -> list[int]:
+    """The group of every sentence: runs of whole documents of about equal size, fewer where documents are few."""
+    total, before, group, found = sum(sizes.tokens), 0, -1, list[int]()
+    share = -1
+    for place, new in enumerate(sizes.new):
+        if new and groups * before // max(1, total) != share:
+            share = groups * before // max(1, total)
+            group += 1
+        found.append(group)
+        before += sizes.tokens[place]
+    return found
+
+
+def _ends(sizes: _Sizes, groups: Sequence[int], shard_tokens: int) -> Iterator[int]:
+    """Where shards end: at documents, at groups, and inside a document only where it is much larger than a shard."""
+    gathered = 0
+    for place in range(len(sizes)):
+        if gathered and (
+            groups[place] != groups[place - 1]
+            or (gathered >= shard_tokens and sizes.new[place])
+            or gathered >= 2 * shard_tokens
+        ):
+            yield place
+            gathered = 0
+        gathered += sizes.tokens[place]
+    yield len(sizes)
+
+
+def _batches(sizes: _Sizes, first: int, last: int, budget: int) -> tuple[PlannedBatch, ...]:
+    """Sentences of like length together, as many as stay under the budget of padded tokens for every model."""
+    models = range(len(sizes.longest))
+    order = sorted(
+        (place for place in range(first, last) if sizes.tokens[place]),
+        key=lambda place: (max(sizes.longest[model][place] for model in models), place),
+    )
+    found: list[PlannedBatch] = []
+    members: list[int] = []
+    pieces, lengths = [0] * len(models), [0] * len(models)
+    for place in order:
+        more = [pieces[model] + sizes.pieces[model][place] for model in models]
+        longer = [max(lengths[model], sizes.longest[model][place]) for model in models]
+        if members and any(count * length > budget for count, length in zip(more, longer, strict=True)):
+            found.append(PlannedBatch(tuple(member - first for member in members), tuple(lengths)))
+            members = []
+            more = [sizes.pieces[model][place] for model in models]
+            longer = [sizes.longest[model][place] for model in models]
+        members.append(place)
+        pieces, lengths = more, longer
+    if members:
+        found.append(PlannedBatch(tuple(member - first for member in members), tuple(lengths)))
+    return tuple(found)
+
+
+def notes(plan: Plan) -> list[str]:
+    """What was cut, split or passed over, one sentence each."""
+    counts = plan.counts
+    told: list[str] = []
+    if counts.truncated:
+        told.append(
+            f"{counts.truncated:,} sentences are cut at the model's limit; {counts.lost_words:,} words are lost."
+        )
+    if counts.windowed:
+        told.append(
+            f"{counts.windowed:,} sentences over the limit are read in overlapping windows; every word counts once."
+        )
+    if counts.missing_words:
+        told.append(f"{counts.missing_words:,} words have no token of their own and are left out.")
+    if counts.scattered:
+        told.append("Sentences of one document stand apart in this corpus: document groups may cut through documents.")
+    return told
+
+
+def chunks(sentences: Iterable[Sentence], size: int) -> Iterator[list[Sentence]]:
+    """Lists of up to `size` sentences."""
+    source = iter(sentences)
+    while part := list(islice(source, size)):
+        yield part
+
+
+def read_shards(plan: Plan, corpus: Corpus, wanted: Sequence[int]) -> Iterator[tuple[Shard, list[Sentence]]]:
+    """The sentences of the wanted shards, in order; a corpus that has changed since it was planned raises."""
+    chosen = frozenset(wanted)
+    source = iter(corpus)
+    for shard in plan.shards:
+        if shard.index > max(chosen, default=-1):
+            return
+        sentences = list(islice(source, shard.sentences))
+        if shard.index not in chosen:
+            continue
+        found = blake2b(b"".join(digest(sentence) for sentence in sentences), digest_size=16).hexdigest()
+        if found != shard.digest:
+            raise SweepError(
+                f"The corpus {corpus.name!r} has changed since the sweep was planned: sentences {shard.first + 1:,} to "
+                f"{shard.first + shard.sentences:,} are not the same. Start again in another folder."
+            )
+        yield shard, sentences

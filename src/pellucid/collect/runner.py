@@ -1,0 +1,340 @@
+"""The runner: sentences of a shard through the models, and every collector's state of it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pellucid.collect.collector import Accumulator, Collector, ModelFacts, Setting, split_key
+from pellucid.collect.encode import Encoded, Encoder, Reading, Row, looked_at
+from pellucid.collect.plan import PlannedBatch, Shard
+from pellucid.collect.state import Array, State
+from pellucid.collect.words import WordBatch, Words
+from pellucid.errors import OutOfMemory, SweepError
+from pellucid.model import Model
+from pellucid.model.sites import Site, single
+
+if TYPE_CHECKING:
+    from pellucid.corpus import Sentence
+
+RECORD = "record"
+"""Name of the state that says what happened on the way (batches halved, words that only one model has)."""
+_POSITIONS = 1 << 24  # more than a sentence has words
+States = dict[str, State]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker needs to run shards, in this process or another."""
+
+    recipes: tuple[Callable[..., Model], ...]
+    models: tuple[ModelFacts, ...]
+    reading: Reading
+    collectors: Mapping[str, Collector]
+    budget: int
+    threads: int | None = None
+    pilots: Mapping[str, State] = field(default_factory=dict[str, State])
+
+
+def facts_of(model: Model, *, side: str) -> ModelFacts:
+    """What a sweep must know of a model; of an encoder–decoder, only the sites of the side that is looked at."""
+    if not hasattr(model.hf, "config"):
+        raise SweepError(
+            f"{model.name!r} is a wrapped module, whose tokens cannot be aligned with words; a sweep takes "
+            "transformers models."
+        )
+    sites = tuple(site for site in model.sites if _visible(model, site, side))
+    sizes = {str(site): model.size(site) for site in sites}
+    dtype = str(next(model.hf.parameters()).dtype).removeprefix("torch.")
+    return ModelFacts(model.name, model.fingerprint, sites, sizes, model.causal, model.attention, dtype)
+
+
+def _visible(model: Model, site: Site, side: str) -> bool:
+    """Whether a site's tokens are those of the side that is looked at."""
+    config: Any = model.hf.config
+    if not getattr(config, "is_encoder_decoder", False):
+        return True
+    if site.stack is None:
+        return (site.kind == "logits") == (side == "target")
+    return site.stack == ("encoder" if side == "source" else "decoder")
+
+
+class Runner:
+    """Runs shards of one job; holds the models."""
+
+    def __init__(self, job: Job, models: Sequence[Model]) -> None:
+        self.job, self.models = job, models
+        self.encoders = [Encoder(model, job.reading) for model in models]
+        self.budget, self.halved = job.budget, 0
+        self._rows, self._raw = _readers(job)
+
+    @staticmethod
+    def open(job: Job, *, device: str | None = None) -> Runner:
+        """A runner in a process of its own: opens the models, and checks that they are the ones that were meant."""
+        if job.threads is not None:
+            torch.set_num_threads(job.threads)
+        models = [recipe() if device is None else recipe(device=device) for recipe in job.recipes]
+        for model, meant in zip(models, job.models, strict=True):
+            if model.fingerprint != meant.fingerprint:
+                raise SweepError(
+                    f"{meant.name!r} is another model than when the sweep began (its weights or its tokenizer changed)."
+                )
+        return Runner(job, models)
+
+    def setting(self, name: str, shard: Shard) -> Setting:
+        """What a collector's accumulator must know of a shard."""
+        job, device = self.job, self.models[0].device
+        return Setting(
+            job.models, job.reading.pooling, device, job.pilots.get(name), shard.index, shard.start, shard.rows
+        )
+
+    def pilot(self, shard: Shard, sentences: Sequence[Sentence]) -> States:
+        """What a batch from the middle of the first shard tells all shards beforehand."""
+        encoded = [encoder.encode(sentences) for encoder in self.encoders]
+        batch = shard.batches[len(shard.batches) // 2]
+        rows, _ = self._within_memory(lambda: self._together(shard, batch, sentences, encoded, {}))
+        found: States = {}
+        for name, collector in self.job.collectors.items():
+            told = collector.pilot(rows, self.setting(name, shard)) if collector.rows else None
+            if told is not None:
+                found[name] = told
+        return found
+
+    def shard(
+        self, shard: Shard, sentences: Sequence[Sentence], *, announce: Callable[[int], None] = lambda _: None
+    ) -> States:
+        """Every collector's state of one shard; where memory runs out, begins it again with half the batch."""
+        states = self._within_memory(lambda: self._gather(shard, sentences, announce))
+        if self.halved:
+            record = states[RECORD].facts
+            states[RECORD] = State({}, {**record, "halved": [[shard.index, self.halved]]})
+        return states
+
+    def _within_memory(self, work: Callable[[], T]) -> T:
+        """What some work gives, begun again with half the budget, which stays so, where memory runs out."""
+        while True:
+            try:
+                return work()
+            except OutOfMemory as error:
+                if self.budget < 2 or isinstance(error, _TooLarge):
+                    raise
+                self.budget //= 2
+                self.halved += 1
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def _gather(self, shard: Shard, sentences: Sequence[Sentence], announce: Callable[[int], None]) -> States:
+        job = self.job
+        accumulators = {name: each.open(self.setting(name, shard)) for name, each in job.collectors.items()}
+        encoded = [encoder.encode(sentences) for encoder in self.encoders]
+        unmatched = 0
+        for number, batch in enumerate(shard.batches):
+            announce(number)
+            unmatched += self._add(shard, batch, sentences, encoded, accumulators)
+        states = {name: accumulator.state() for name, accumulator in accumulators.items()}
+        return {**states, RECORD: State({}, {"unmatched": unmatched, "halved": []})}
+
+    def alone(self, sentence: Sentence) -> None:
+        """One sentence through models and collectors, and nothing kept: to find the one that a worker dies of."""
+        encoded = [encoder.encode([sentence]) for encoder in self.encoders]
+        each = encoded[0][0]
+        rows = each.counting if self.job.reading.pooling == "all" else each.words
+        batch = PlannedBatch((0,), tuple(own[0].longest for own in encoded))
+        shard = Shard(0, 0, 1, 0, rows, each.tokens, 0, "", (batch,))
+        accumulators = {name: each.open(self.setting(name, shard)) for name, each in self.job.collectors.items()}
+        self._add(shard, batch, [sentence], encoded, accumulators)
+
+    def _add(
+        self,
+        shard: Shard,
+        batch: PlannedBatch,
+        sentences: Sequence[Sentence],
+        encoded: Sequence[Sequence[Encoded]],
+        accumulators: Mapping[str, Accumulator],
+    ) -> int:
+        """One planned batch into every accumulator; how many words only some of the models have."""
+        rows, alone = self._together(shard, batch, sentences, encoded, accumulators)
+        for name, collector in self.job.collectors.items():
+            if collector.rows and rows.size:
+                accumulators[name].add(rows)
+        return alone
+
+    def _together(
+        self,
+        shard: Shard,
+        batch: PlannedBatch,
+        sentences: Sequence[Sentence],
+        encoded: Sequence[Sequence[Encoded]],
+        accumulators: Mapping[str, Accumulator],
+    ) -> tuple[WordBatch, int]:
+        """The rows of one planned batch, for the words that every model has, and how many words only some have."""
+        parts = [
+            self._one_model(number, shard, batch, sentences, encoded[number], accumulators)
+            for number in range(len(self.models))
+        ]
+        side = self.job.reading.side
+        members = {shard.first + member: looked_at(sentences[member], side) for member in batch.members}
+        first = parts[0]
+        if len(parts) == 1:
+            rows, kept, alone = first.rows, slice(None), 0
+        else:
+            common = first.identity
+            for part in parts[1:]:
+                common = np.intersect1d(common, part.identity, assume_unique=True)
+            alone = sum(len(part.identity) - len(common) for part in parts)
+            rows: dict[str, Tensor] = {}
+            for part in parts:
+                places = torch.from_numpy(_places(part.identity, common))
+                rows.update({key: value[places.to(value.device)] for key, value in part.rows.items()})
+            kept = _places(first.identity, common)
+        found = WordBatch(rows, first.sentence[kept], first.position[kept], first.ordinal[kept], shard.group, members)
+        return found, alone
+
+    def _one_model(
+        self,
+        number: int,
+        shard: Shard,
+        batch: PlannedBatch,
+        sentences: Sequence[Sentence],
+        encoded: Sequence[Encoded],
+        accumulators: Mapping[str, Accumulator],
+    ) -> _Part:
+        starts = _starts(shard, encoded, self.job.reading.pooling)
+        flat = [(member, row) for member in batch.members for row in encoded[member].rows]
+        size = max(1, self.budget // batch.lengths[number])
+        parts: list[_Part] = []
+        for place in range(0, len(flat), size):
+            chunk = flat[place : place + size]
+            words = self._words(number, shard, chunk, batch.lengths[number], sentences, encoded, starts)
+            try:
+                parts.append(self._forward(number, words, accumulators))
+            except OutOfMemory as error:
+                if len(chunk) == 1:  # padded to the longest, so it is the longest that is too large
+                    longest = max(flat, key=lambda each: len(each[1].ids))[0]
+                    raise _TooLarge(f"{error!s} (sentence {sentences[longest].id!r}, alone in its batch)") from error
+                raise
+        return _joined(parts)
+
+    def _words(
+        self,
+        number: int,
+        shard: Shard,
+        chunk: Sequence[tuple[int, Row]],
+        length: int,
+        sentences: Sequence[Sentence],
+        encoded: Sequence[Encoded],
+        starts: Array,
+    ) -> Words:
+        members = [member for member, _ in chunk]
+        reading = self.job.reading
+        batch = self.encoders[number].batch(
+            [row for _, row in chunk], [encoded[member].target for member in members], length
+        )
+        begin = starts[members] + ([row.offset for _, row in chunk] if reading.pooling == "all" else 0)
+        numbers = np.array(members, dtype=np.int64) + shard.first
+        return Words(
+            batch.to(self.models[number].device),
+            reading.pooling,
+            tuple(looked_at(sentences[member], reading.side) for member in members),
+            numbers,
+            begin,
+            shard.group,
+            reading.side,
+        )
+
+    def _forward(self, number: int, words: Words, accumulators: Mapping[str, Accumulator]) -> _Part:
+        """One pass of one model: whole tensors go to those who read them as they come, rows are kept."""
+        rows, raw = self._rows[number], self._raw[number]
+
+        def reduce(site: Site, tensor: Tensor) -> Tensor | None:
+            for key, name in raw.get(site, ()):
+                if name in accumulators:
+                    accumulators[name].see(key, tensor, words)
+            return words.rows(tensor) if site in rows else None
+
+        wanted = tuple(dict.fromkeys([*rows, *(raw if accumulators else ())]))
+        run = self.models[number].run(
+            words.batch, wanted, reduce=reduce, logits=any(site.kind == "logits" for site in wanted)
+        )
+        row, word = words.places
+        sentence = words.numbers[row.numpy()]
+        identity = sentence * _POSITIONS + word.numpy()
+        ordinal = words.ordinal[row, word].numpy()
+        if words.pooling == "all":
+            identity = ordinal
+        return _Part({rows[site]: run[site] for site in rows}, identity, sentence, words.positions, ordinal)
+
+
+class _TooLarge(OutOfMemory):
+    """A single row that does not fit."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of one model for one batch; `identity` names each row's word."""
+
+    rows: dict[str, Tensor]
+    identity: Array
+    sentence: Array
+    position: Array
+    ordinal: Array
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    if len(parts) == 1:
+        return parts[0]
+    keys = parts[0].rows
+    return _Part(
+        {key: torch.cat([part.rows[key] for part in parts]) for key in keys},
+        np.concatenate([part.identity for part in parts]),
+        np.concatenate([part.sentence for part in parts]),
+        np.concatenate([part.position for part in parts]),
+        np.concatenate([part.ordinal for part in parts]),
+    )
+
+
+def _places(identity: Array, common: Array) -> Array:
+    """Where the common words stand among a model's own."""
+    order = np.argsort(identity, kind="stable")
+    return order[np.searchsorted(identity, common, sorter=order)]
+
+
+def _starts(shard: Shard, encoded: Sequence[Encoded], pooling: str) -> Array:
+    """The corpus-wide number of the first word (or token) of every sentence of a shard."""
+    sizes = [each.counting if pooling == "all" else each.words for each in encoded]
+    return shard.start + np.concatenate([[0], np.cumsum(sizes[:-1], dtype=np.int64)]).astype(np.int64)
+
+
+def _readers(job: Job) -> tuple[list[dict[Site, str]], list[dict[Site, list[tuple[str, str]]]]]:
+    """For each model, the sites whose rows are read, and those that collectors read whole."""
+    setting = Setting(job.models, job.reading.pooling, torch.device("cpu"))
+    rows: list[dict[Site, str]] = [{} for _ in job.models]
+    raw: list[dict[Site, list[tuple[str, str]]]] = [{} for _ in job.models]
+    for name, collector in job.collectors.items():
+        for key, site, number in _sites(setting, collector.rows):
+            rows[number][site] = key
+        for key, site, number in _sites(setting, collector.raw):
+            raw[number].setdefault(site, []).append((key, name))
+    return rows, raw
+
+
+def _sites(setting: Setting, patterns: tuple[str, ...]) -> Iterator[tuple[str, Site, int]]:
+    for key in setting.keys(patterns) if patterns else ():
+        number, name = split_key(key)
+        yield key, single(name, setting.models[number].sites), number
+
+
+def merge_states(collectors: Mapping[str, Collector], left: States, right: States) -> States:
+    """The states of two neighbouring parts of the corpus as one."""
+    merged = {name: collector.merge(left[name], right[name]) for name, collector in collectors.items()}
+    one, other = left[RECORD].facts, right[RECORD].facts
+    record = {"unmatched": one["unmatched"] + other["unmatched"], "halved": [*one["halved"], *other["halved"]]}
+    return {**merged, RECORD: State({}, record)}

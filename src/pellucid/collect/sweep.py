@@ -1,0 +1,318 @@
+"""The sweep: one pass of one or several models over a corpus, for any number of collectors; a kill costs nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pellucid.collect.collector import Collector, Setting
+from pellucid.collect.encode import Encoder, Reading, looked_at
+from pellucid.collect.engines import Engine, Inline, default_workers, engine_of, team_of
+from pellucid.collect.found import (
+    ABOUT,
+    PILOTS,
+    STATES,
+    Found,
+    facts_to_json,
+    found_of,
+    read_about,
+    sentence_to_json,
+)
+from pellucid.collect.lock import locked
+from pellucid.collect.plan import GROUPS, Plan, make_plan, notes, read_shards
+from pellucid.collect.progress import Progress, readable_bytes
+from pellucid.collect.runner import Job, Runner, States, facts_of
+from pellucid.collect.state import FORMAT, State, load_states, save_states, write_whole
+from pellucid.collect.tree import Tree
+from pellucid.errors import SweepError
+from pellucid.model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pellucid.corpus import Corpus, Sentence
+
+PLAN, NODES = "plan.json", "nodes"
+
+
+def sweep(
+    models: Model | Sequence[Model],
+    corpus: Corpus,
+    collectors: Collector | Iterable[Collector],
+    *,
+    folder: str | Path | None = None,
+    engine: str = "inline",
+    workers: int | None = None,
+    threads: int | None = None,
+    token_budget: int | None = None,
+    shard_tokens: int | None = None,
+    pooling: str = "mean",
+    special: bool = False,
+    long: str = "refuse",
+    overlap: int | None = None,
+    side: str = "source",
+    progress: bool | None = None,
+) -> Found:
+    """One pass over a corpus that answers many questions: every collector's statistics, of every model.
+
+    Words are rows: `pooling` (mean, first, last) says how they come from sub-words, `all` keeps every sub-word. `long`
+    says what happens to sentences over the limit: refuse, truncate, or window with `overlap` tokens of context.
+    `engine` is inline, processes, ray or ray://HOST:PORT. With a `folder` the sweep is saved there and goes on from
+    where it was stopped; the result has the same bytes. `token_budget` is the most padded tokens of a batch.
+    """
+    opened = [models] if isinstance(models, Model) else list(models)
+    wanted = [collectors] if isinstance(collectors, Collector) else list(collectors)
+    if not opened or not wanted:
+        raise SweepError("A sweep needs at least one model and one collector.")
+    reading = Reading(pooling, special, long, overlap, side)
+    if pooling == "all" and len(opened) > 1:
+        raise SweepError("Several models meet at words; pooling='all' keeps sub-words, which differ between them.")
+    named = {f"{number}-{collector.kind}": collector for number, collector in enumerate(wanted)}
+    facts = tuple(facts_of(model, side=side) for model in opened)
+    budget = token_budget or (2048 if opened[0].device.type == "cpu" else 16384)
+    job = Job(tuple(model.recipe for model in opened), facts, reading, named, budget)
+    size = _check(job)
+    shard_tokens = shard_tokens or max(4 * budget, min(1 << 17, size >> 14))
+    place = None if folder is None else Path(folder)
+    chosen = engine_of(engine, workers)
+    about = _about(job, corpus, shard_tokens)
+    with ExitStack() as stack:
+        shown = stack.enter_context(Progress(progress))
+        if place is not None:
+            stack.enter_context(locked(place))
+            threads = _settle(place, about, corpus, threads)
+            if (place / STATES).is_file():
+                shown.say(f"{place}: this sweep is finished; its result is read from there.")
+                _clear(place)
+                return Found.load(place)
+        about["threads"] = threads = threads_for(threads, chosen)
+        stack.enter_context(using_threads(threads))
+        plan = _plan(place, opened, job, corpus, about, shard_tokens, shown)
+        pilots = _pilots(place, Runner(job, opened), plan, corpus)
+        job = replace(job, threads=threads, pilots=pilots)
+        tree = Tree(named, len(plan.shards), None if place is None else place / NODES)
+        stack.callback(_tidy, tree, place)
+        missing = tree.missing()
+        done = sum(shard.tokens for shard in plan.shards) - sum(plan.shards[index].tokens for index in missing)
+        _announce(shown, plan, job, size, f"{engine}, {_count(team_of(chosen), 'worker')}", done)
+        shown.begin("Sweeping", sum(shard.tokens for shard in plan.shards), done)
+        for shard in chosen.run(job, opened, read_shards(plan, corpus, missing), tree):
+            shown.advance(shard.tokens)
+        states = tree.root()
+        return _finish(place, about, plan, states, job, corpus)
+
+
+def _check(job: Job) -> int:
+    """Raises for collectors that cannot work with these models; the bytes that the finished states will take."""
+    setting = Setting(job.models, job.reading.pooling, torch.device("cpu"))
+    total = 0
+    for collector in job.collectors.values():
+        for key in setting.keys(collector.rows) if collector.rows else ():
+            if ".pattern." in f".{key.partition(':')[2] or key}":
+                raise SweepError(
+                    f"{collector} reads rows of words, and {key} has none: attention weights are matrices."
+                )
+        if collector.raw:
+            setting.keys(collector.raw)
+        total += collector.memory(setting, GROUPS)
+    return total
+
+
+def _about(job: Job, corpus: Corpus, shard_tokens: int) -> dict[str, Any]:
+    """What names a sweep: two with the same name give the same bytes."""
+    from pellucid.results import versions
+
+    return {
+        "format": FORMAT,
+        "kind": "sweep",
+        "models": [facts_to_json(model) for model in job.models],
+        "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "unit": corpus.unit},
+        "collectors": {name: collector.describe() for name, collector in job.collectors.items()},
+        "reading": asdict(job.reading),
+        "budget": job.budget,
+        "shard_tokens": shard_tokens,
+        "versions": versions(),
+    }
+
+
+_NAMES = {
+    "models": "another model (or the same with other weights)",
+    "corpus": "another corpus",
+    "collectors": "other collectors",
+    "reading": "another pooling, side or treatment of long sentences",
+    "budget": "another token budget",
+    "shard_tokens": "another shard size",
+    "versions": "other versions of Pellucid, torch, transformers or numpy",
+    "format": "another format",
+    "kind": "something else than a sweep",
+    "threads": "another number of threads",
+}
+
+
+def _settle(place: Path, about: dict[str, Any], corpus: Corpus, threads: int | None) -> int | None:
+    """Checks that a folder is free or holds this same sweep; the number of threads to go on with."""
+    halves = [half for name in (ABOUT, PLAN, PILOTS, STATES) for half in place.glob(f".{name}.*.part")]
+    if not (place / ABOUT).is_file():
+        if any(item.name != ".lock" and item not in halves for item in place.iterdir()):
+            raise SweepError(f"{str(place)!r} is not empty and holds no sweep; choose another folder.")
+        _remove(halves)
+        return threads
+    if corpus.fingerprint is None:
+        raise SweepError(
+            f"The corpus {corpus.name!r} has no fingerprint (a stream without a revision, or a filter without a name), "
+            f"so the sweep in {str(place)!r} cannot be gone on with; choose another folder."
+        )
+    before = read_about(place)
+    mine = json.loads(json.dumps({**about, "threads": threads or before.get("threads")}))
+    other = [name for name in _NAMES if mine.get(name) != before.get(name) and not _renamed(name, mine, before)]
+    if other:
+        raise SweepError(
+            f"{str(place)!r} holds a sweep with {', '.join(_NAMES[name] for name in other)}; give another folder, or "
+            "delete that one."
+        )
+    _remove(halves)
+    return before.get("threads")
+
+
+def _remove(files: Iterable[Path]) -> None:
+    """Removes what a kill left of files that were being written."""
+    for file in files:
+        file.unlink(missing_ok=True)
+
+
+def _renamed(name: str, mine: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether models or a corpus differ in the names they were opened by only, not in their fingerprints."""
+    if name == "models":
+        return [{**each, "name": ""} for each in mine[name]] == [{**each, "name": ""} for each in before[name]]
+    return name == "corpus" and mine[name]["fingerprint"] == before[name]["fingerprint"]
+
+
+def _plan(
+    place: Path | None,
+    models: Sequence[Model],
+    job: Job,
+    corpus: Corpus,
+    about: dict[str, Any],
+    shard_tokens: int,
+    shown: Progress,
+) -> Plan:
+    """The plan, from the folder where it was saved, or made by reading the corpus once."""
+    if place is not None and (place / ABOUT).is_file() and (place / PLAN).is_file():
+        return Plan.from_json((place / PLAN).read_text(encoding="utf-8"))
+    if corpus.fingerprint is None and place is not None:
+        shown.say(f"The corpus {corpus.name!r} has no fingerprint: if this sweep is stopped it cannot be resumed.")
+    shown.begin(f"Reading {corpus.name}", None)
+    encoders = [Encoder(model, job.reading) for model in models]
+    groups = GROUPS if any(collector.grouped for collector in job.collectors.values()) else 1
+    plan = make_plan(encoders, corpus, budget=job.budget, shard_tokens=shard_tokens, groups=groups)
+    if place is not None:
+        write_whole(place / ABOUT, _json(about))  # first: a folder with anything else and no name is not ours
+        write_whole(place / PLAN, plan.to_json().encode())
+    return plan
+
+
+def _pilots(place: Path | None, runner: Runner, plan: Plan, corpus: Corpus) -> dict[str, State]:
+    """What the pilot found, from the folder or from a batch of the first shard."""
+    if place is not None and (place / PILOTS).is_file():
+        return load_states(place / PILOTS)
+    shard = next(shard for shard in plan.shards if shard.batches)
+    _, sentences = next(read_shards(plan, corpus, [shard.index]))
+    pilots = runner.pilot(shard, sentences)
+    if place is not None:
+        save_states(place / PILOTS, pilots)
+    return pilots
+
+
+def _announce(shown: Progress, plan: Plan, job: Job, size: int, team: str, done: int) -> None:
+    """The plan in a few lines."""
+    counts = plan.counts
+    shown.say(
+        f"{counts.sentences:,} sentences in {counts.documents:,} documents, {counts.words:,} words, "
+        f"{sum(counts.tokens):,} tokens; {len(plan.shards)} shards, one pass of "
+        f"{_count(len(job.models), 'model')} ({team}, "
+        f"{_count(job.threads or 1, 'thread')} each)."
+    )
+    levels = max(1, (len(plan.shards) - 1).bit_length())
+    memory, disk = readable_bytes(3 * size), readable_bytes(levels * size)
+    shown.say(f"Memory for statistics up to {memory} per worker; disk while running up to {disk}.")
+    for line in notes(plan):
+        shown.say(line)
+    if done:
+        shown.say(f"{done:,} tokens were done before; going on from there.")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _finish(place: Path | None, about: dict[str, Any], plan: Plan, states: States, job: Job, corpus: Corpus) -> Found:
+    """Adds the sentences that tables point to, saves the whole, and gives it back."""
+    numbers = {number for name, collector in job.collectors.items() for number in collector.sentences(states[name])}
+    whole = {
+        **about,
+        "groups": plan.groups,
+        "counts": asdict(plan.counts),
+        "frequent": plan.frequent,
+        "notes": notes(plan),
+        "sentences": {
+            str(number): sentence_to_json(looked_at(each, job.reading.side))
+            for number, each in _sentences(corpus, numbers).items()
+        },
+    }
+    if place is not None:
+        write_whole(place / ABOUT, _json(whole))
+        save_states(place / STATES, states)
+    return found_of(json.loads(json.dumps(whole)), states, job.pilots)
+
+
+def _sentences(corpus: Corpus, numbers: set[int]) -> dict[int, Sentence]:
+    last = max(numbers, default=-1)
+    found: dict[int, Sentence] = {}
+    for number, sentence in enumerate(corpus):
+        if number > last:
+            break
+        if number in numbers:
+            found[number] = sentence
+    return found
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _tidy(tree: Tree, place: Path | None) -> None:
+    """Removes what only an unfinished sweep needs."""
+    if place is None or (place / STATES).is_file():
+        tree.close()
+    if place is not None and (place / STATES).is_file():
+        _clear(place)
+
+
+def _clear(place: Path) -> None:
+    """Leaves of a finished sweep what its result is read from, also where a kill had cut the tidying short."""
+    shutil.rmtree(place / NODES, ignore_errors=True)
+    (place / PLAN).unlink(missing_ok=True)
+
+
+def threads_for(asked: int | None, engine: Engine) -> int:
+    """Threads of each worker: as asked, else all of torch's for one worker, an equal share of the cores for more."""
+    share = max(1, default_workers() // team_of(engine))
+    return asked or (torch.get_num_threads() if isinstance(engine, Inline) else share)
+
+
+@contextmanager
+def using_threads(count: int) -> Generator[None]:
+    """That many threads for torch, for the length of a block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,262 @@
+"""Words: sub-word tensors of one pass pooled to words, once, before any collector sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pellucid.collect.state import Array
+from pellucid.errors import SweepError, listing
+
+if TYPE_CHECKING:
+    from pellucid.corpus import Sentence
+    from pellucid.model.batch import Batch
+
+POOLINGS = ("mean", "first", "last", "all")
+"""How a word's row comes from its sub-words; `all` keeps a row for every sub-word."""
+
+
+@dataclass(frozen=True, eq=False)
+class WordBatch:
+    """Rows of several sites for the same words: `rows[key]` is [N, width] in float32, in one row order for all keys.
+
+    `sentence`, `position` and `ordinal` [N] are the number of the sentence in the corpus, of the word in its sentence
+    (words of a second sentence count on; −1 for special tokens), and of the row in the corpus. `group` is the document
+    group of all rows.
+    """
+
+    rows: Mapping[str, Tensor]
+    sentence: Array
+    position: Array
+    ordinal: Array
+    group: int
+    sentences: Mapping[int, Sentence]
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.sentence)
+
+    def words(self) -> list[str]:
+        """The word of each row."""
+        found = {number: all_words(sentence) for number, sentence in self.sentences.items()}
+        places = zip(self.sentence.tolist(), self.position.tolist(), strict=True)
+        return [found[number][place] if place >= 0 else "" for number, place in places]
+
+    def labels(self, name: str) -> list[str | None]:
+        """The value of a label at each row: of its word, or of its whole sentence; None where it has none."""
+        found = {number: word_labels(sentence, name) for number, sentence in self.sentences.items()}
+        places = zip(self.sentence.tolist(), self.position.tolist(), strict=True)
+        return [found[number][place] if place >= 0 else None for number, place in places]
+
+
+def all_words(sentence: Sentence) -> tuple[str, ...]:
+    """The words of a sentence, and of a second one read with it."""
+    joined = sentence.second if sentence.joint else None
+    return (*sentence.words, *joined.words) if joined is not None else sentence.words
+
+
+def word_labels(sentence: Sentence, name: str) -> Sequence[str | None]:
+    """A label at every word of a sentence (and of a second one read with it); sentence labels hold for all words.
+
+    `word` is the word itself in small letters. A name that the sentence does not have raises and lists what it has.
+    """
+    if name == "word":
+        return [word.lower() for word in all_words(sentence)]
+    joined = sentence.second if sentence.joint else None
+    if name in sentence.facts:
+        return [sentence.facts[name]] * len(all_words(sentence))
+    parts = [sentence, *([joined] if joined is not None else [])]
+    if not any(name in part.labels for part in parts):
+        known = ["word", *sentence.labels, *sentence.facts]
+        raise SweepError(f"Sentence {sentence.id!r} has no label {name!r}; it has {listing(known, most=40)}.")
+    return [value for part in parts for value in part.labels.get(name, (None,) * len(part.spans))]
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The words of one model's batch, and the pooling of its tensors to them.
+
+    `counted` [B, W] marks the words that count here: present, and not mere context repeated from an earlier window.
+    With the pooling `all`, every token that counts stands for itself and W is the token axis. `sentences`, `numbers`
+    and `starts` [B] are each row's sentence, its number in the corpus, and the corpus-wide number of its first word
+    (or first token of this row); `group` is the document group of all.
+    """
+
+    batch: Batch
+    pooling: str
+    sentences: tuple[Sentence, ...]
+    numbers: Array
+    starts: Array
+    group: int = 0
+    side: str = "source"
+
+    @property
+    def mask(self) -> Tensor:
+        """Real tokens of the side that is looked at, [B, T]."""
+        if self.side == "source":
+            return self.batch.mask
+        assert self.batch.target_mask is not None
+        return self.batch.target_mask
+
+    @property
+    def special(self) -> Tensor:
+        """Special tokens (and padding) of the side that is looked at, [B, T]."""
+        if self.side == "source":
+            return self.batch.special
+        assert self.batch.word_index is not None
+        return self.batch.word_index < 0
+
+    @cached_property
+    def index(self) -> Tensor:
+        """The word (or, with `all`, the place) of every token, [B, T] on the CPU; −1 for none."""
+        word_index = self.batch.word_index
+        assert word_index is not None
+        word_index = word_index.cpu()
+        if self.pooling != "all":
+            return word_index
+        places = torch.arange(word_index.shape[1]).expand_as(word_index)
+        counted = self.batch.counted
+        assert counted is not None
+        return torch.where((word_index >= 0) | counted.cpu(), places, -1)
+
+    @cached_property
+    def width(self) -> int:
+        """Words of the longest row, W."""
+        return int(self.index.max()) + 1
+
+    @cached_property
+    def _ranks(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """For each rank r: rows, words and places of every word's r-th sub-word (each word once per rank)."""
+        rows, places = (self.index >= 0).nonzero(as_tuple=True)
+        words = self.index[rows, places]
+        flat = rows * self.width + words
+        order = torch.argsort(flat, stable=True)
+        rows, words, places, flat = rows[order], words[order], places[order], flat[order]
+        starts = torch.ones(len(flat), dtype=torch.bool)
+        starts[1:] = flat[1:] != flat[:-1]
+        begin = starts.nonzero()[:, 0]
+        rank = torch.arange(len(flat)) - begin[torch.cumsum(starts, 0) - 1]
+        return [
+            (rows[rank == number], words[rank == number], places[rank == number])
+            for number in range(int(rank.max()) + 1 if len(rank) else 0)
+        ]
+
+    @cached_property
+    def pieces(self) -> Tensor:
+        """Sub-words of every word, [B, W] on the CPU."""
+        counts = torch.zeros(self.index.shape[0], self.width, dtype=torch.long)
+        for rows, words, _ in self._ranks:
+            counts[rows, words] += 1
+        return counts
+
+    @cached_property
+    def counted(self) -> Tensor:
+        """Which words count, [B, W] on the CPU: those whose sub-words are all marked as counting."""
+        marks = self.batch.counted
+        assert marks is not None
+        marks = marks.cpu()
+        kept = self.pieces > 0
+        for rows, words, places in self._ranks:
+            kept[rows, words] &= marks[rows, places]
+        return kept
+
+    @cached_property
+    def ordinal(self) -> Tensor:
+        """The corpus-wide number of every counted word, [B, W] on the CPU; −1 elsewhere."""
+        places = torch.arange(self.width).expand_as(self.counted)
+        if self.pooling == "all":  # tokens that do not count have no number
+            places = self.counted.cumsum(dim=1) - 1
+        return torch.where(self.counted, places + torch.from_numpy(self.starts)[:, None], -1)
+
+    @cached_property
+    def places(self) -> tuple[Tensor, Tensor]:
+        """Row and word number of every counted word, in the order of the rows that `rows` gives: [N] each."""
+        row, word = self.counted.nonzero(as_tuple=True)
+        return row, word
+
+    @cached_property
+    def positions(self) -> Array:
+        """The word's number in its sentence at each of `places` (with `all`, of the token's word; −1 for specials)."""
+        row, word = self.places
+        if self.pooling != "all":
+            return word.numpy()
+        word_index = self.batch.word_index
+        assert word_index is not None
+        return word_index.cpu()[row, word].numpy()
+
+    @cached_property
+    def _chosen(self) -> Tensor:
+        """The place of the one sub-word that stands for its word (first, last, or any of one), [B, W] on the CPU."""
+        chosen = torch.zeros(self.index.shape[0], self.width, dtype=torch.long)
+        for rows, words, places in self._ranks[:1] if self.pooling == "first" else self._ranks:
+            chosen[rows, words] = places
+        return chosen
+
+    @cached_property
+    def _targets(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """For each rank: which of the rows to make a counted word's r-th sub-word goes to, and where it stands."""
+        number = torch.full(self.counted.shape, -1)
+        number[self.places] = torch.arange(len(self.places[0]))
+        found: list[tuple[Tensor, Tensor, Tensor]] = []
+        for rows, words, places in self._ranks:
+            target = number[rows, words]
+            kept = target >= 0
+            found.append((target[kept], rows[kept], places[kept]))
+        return found
+
+    def rows(self, tensor: Tensor) -> Tensor:
+        """Rows [N, width] in float32 of a tensor [B, T, d] or [B, H, T, d], one for each of `places`."""
+        if tensor.dim() == 4:
+            tensor = tensor.transpose(1, 2)
+        row, word = self.places
+        if self.pooling != "mean" or len(self._ranks) <= 1:
+            return _take(tensor, row, self._chosen[row, word])
+        first, *others = self._targets
+        result = _take(tensor, *first[1:])  # every counted word has a first sub-word, met in the order of the rows
+        for target, rows, places in others:  # each word at most once per rank, so the order of its sum is fixed
+            result[target.to(result.device)] += _take(tensor, rows, places)
+        result /= self.pieces[row, word].to(result.device, torch.float32)[:, None]
+        return result
+
+    def patterns(self, weights: Tensor) -> Tensor:
+        """Attention between words, [B, H, W, W] in float32, from weights [B, H, T, T] between sub-words.
+
+        Weights are summed over the sub-words of a key and averaged over those of a query. Rows of words that do not
+        count are zero; weights on special tokens are in no column.
+        """
+        size, heads, queries, _ = weights.shape
+        if not self._ranks:
+            return weights.new_zeros(size, heads, self.width, self.width, dtype=torch.float32)
+        place = torch.zeros(self.counted.shape, dtype=torch.long)
+        rows, words, places = self._ranks[0]
+        place[rows, words] = places
+        place = place.to(weights.device)
+        by_key = weights.gather(3, place[:, None, None, :].expand(size, heads, queries, self.width)).float()
+        for rows, words, places in self._ranks[1:]:
+            by_key[rows, :, :, words] += weights[rows, :, :, places].float()
+        result = by_key.gather(2, place[:, None, :, None].expand(size, heads, self.width, self.width))
+        for rows, words, places in self._ranks[1:]:
+            result[rows, :, words] += by_key[rows, :, places]
+        share = torch.where(self.counted, 1 / self.pieces.clamp(min=1), 0.0).to(result.device)
+        result *= share[:, None, :, None]
+        result *= (self.pieces > 0).to(result.device)[:, None, None, :]
+        return result
+
+    def to_queries(self, mass: Tensor) -> Tensor:
+        """A number per sub-word query, [B, H, T], averaged over the sub-words of each counted word: [B, H, W]."""
+        result = mass.new_zeros(*mass.shape[:2], self.width, dtype=torch.float32)
+        for rows, words, places in self._ranks:
+            result[rows, :, words] += mass[rows, :, places].float()
+        pieces = self.pieces.clamp(min=1).to(result.device)
+        return (result / pieces[:, None]).masked_fill(~self.counted.to(result.device)[:, None], 0)
+
+
+def _take(tensor: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+    """The vectors at chosen places of [B, T, …], as float32 rows [N, width]."""
+    return tensor[rows.to(tensor.device), places.to(tensor.device)].flatten(1).float()

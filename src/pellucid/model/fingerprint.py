@@ -1,0 +1,52 @@
+"""Fingerprints: a short name for a model's exact content, the same on every machine."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_WHOLE = 1 << 24  # elements of a tensor that are hashed one by one; of larger ones a sample and the sum
+_SAMPLE = 1 << 16
+
+
+def fingerprint(module: nn.Module, tokenizer: Any) -> str:
+    """A hash of a network's configuration, of all its weights and buffers, and of its tokenizer.
+
+    Tensors of more than 16 million elements enter with 65,536 evenly spaced elements and the sums of their bit
+    patterns, so that naming a model of billions of weights takes seconds.
+    """
+    digest = blake2b(digest_size=16)
+    config: Any = getattr(module, "config", None)
+    if config is not None:
+        left_out = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "_attn_implementation"}
+        settings = {name: value for name, value in config.to_dict().items() if name not in left_out}
+        digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        for part in _content(tensor.detach()):
+            digest.update(part)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        digest.update(backend.to_str().encode())
+    elif tokenizer is not None:
+        digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def _content(tensor: Tensor) -> list[bytes]:
+    """The bytes of a tensor, or of what stands for a large one."""
+    if tensor.numel() <= _WHOLE:
+        return [_bytes(tensor)]
+    flat = tensor.reshape(-1)
+    sample = flat[:: max(1, flat.numel() // _SAMPLE)][:_SAMPLE]
+    bits = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()])
+    sums = [int(part.to(torch.int64).sum()) for part in bits.split(_WHOLE)]
+    return [_bytes(sample), json.dumps(sums).encode()]
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()

@@ -1,0 +1,56 @@
+"""Reading a sweep: which keys belong to which model and layer, and which model is the random control."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pellucid.errors import listing
+from pellucid.results import Coordinate, ResultError
+
+if TYPE_CHECKING:
+    from pellucid.collect.collector import Collector, ModelFacts
+    from pellucid.collect.found import Found
+    from pellucid.model.sites import Site
+
+_RANDOM = re.compile(r"\(random, seed \d+\)$")
+
+
+def control(models: Sequence[ModelFacts]) -> int | None:
+    """The number of the first model's randomly initialised twin, known by the name `random_like` gives; or None."""
+    for number, model in enumerate(models[1:], start=1):
+        if _RANDOM.search(model.name):
+            return number
+    return None
+
+
+def layers(models: Sequence[ModelFacts], keys: Iterable[str], kind: str, *, model: int = 0) -> dict[Coordinate, str]:
+    """The keys of one kind of site in one model, by layer: its number, or `encoder.3` where stacks are several."""
+    named = {(f"{model}:{site}" if len(models) > 1 else str(site)): site for site in models[model].sites}
+    found = {key: named[key] for key in keys if key in named and named[key].kind == kind}
+    stacks = {site.stack for site in found.values()}
+    return {_coordinate(site, len(stacks) > 1): key for key, site in found.items()}
+
+
+def view_with(found: Found, collector: type[Collector], kind: str, *, ask: str) -> tuple[Any, dict[Coordinate, str]]:
+    """The view of the collector that has the first model's sites of a kind, and their keys by layer.
+
+    A sweep may have several collectors of one class; where none has such sites, the error says what to `ask` for.
+    """
+    names = [name for name, each in found.collectors.items() if isinstance(each, collector)]
+    views = [found[name] for name in names] or [found[collector]]  # which raises, and lists what was collected
+    for view in views:
+        mine = layers(found.models, view.keys, kind)
+        if mine:
+            return view, mine
+    collected = listing(key for view in views for key in view.keys)
+    raise ResultError(
+        f"The sweep's {collector.__name__} have {collected}, and no {kind!r} of the model; sweep with {ask}."
+    )
+
+
+def _coordinate(site: Site, several: bool) -> Coordinate:
+    if several or not isinstance(site.layer, int):
+        return ".".join(str(part) for part in (site.stack, site.layer) if part is not None)
+    return site.layer

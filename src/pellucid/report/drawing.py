@@ -1,0 +1,44 @@
+"""Drawings inside a page: matplotlib's SVG made fit to stand among others in one HTML file."""
+
+from __future__ import annotations
+
+import re
+
+from pellucid.report.html import Html, element
+
+_CUTS = (
+    re.compile(r"<\?xml.*?\?>", re.DOTALL),
+    re.compile(r"<!DOCTYPE.*?>", re.DOTALL),
+    re.compile(r"<!--.*?-->", re.DOTALL),
+    re.compile(r"<metadata>.*?</metadata>", re.DOTALL),
+    re.compile(r"<style\b.*?</style>", re.DOTALL),
+    re.compile(r"<title>.*?</title>", re.DOTALL),
+    re.compile(r'\sxmlns(?::\w+)?="[^"]*"'),
+)
+_OPENING = re.compile(r"<svg\b([^>]*)>")
+_LENGTH = re.compile(r'\swidth="([\d.]+)(pt|px|)"')
+
+
+def inlined(svg: str, *, prefix: str, alt: str) -> Html:
+    """An SVG file's drawing as part of a page: no names from elsewhere, its ids made its own by a prefix."""
+    for cut in _CUTS:
+        svg = cut.sub("", svg)
+    svg = svg.replace("xlink:href=", "href=")
+    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
+    svg = re.sub(r'\bhref="#', f'href="#{prefix}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{prefix}-", svg)
+    opening = _OPENING.search(svg)
+    assert opening is not None, "a figure that is no SVG"
+    view = re.search(r'\sviewBox="([^"]*)"', opening[1])
+    length = _LENGTH.search(opening[1])
+    assert view is not None and length is not None, "a figure without a size"
+    pixels = float(length[1]) * (4 / 3 if length[2] == "pt" else 1)
+    inside = svg[opening.end() : svg.rindex("</svg>")].strip()
+    return element(
+        "svg",
+        Html(inside),
+        viewBox=view[1],
+        role="img",
+        aria_label=alt,
+        style=f"--natural:{pixels:.0f}px",
+    )

@@ -1,0 +1,113 @@
+"""The page: all sections as one HTML file that needs nothing but itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from pellucid.report.html import Html, element, joined
+from pellucid.report.section import Section
+from pellucid.report.sheet import Highlight, Sheet
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+"""What a browser may load for this page: nothing from anywhere."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A section with what it wrote, or with the reason why it does not apply."""
+
+    section: Section
+    sheet: Sheet
+    absent: str | None
+
+    @property
+    def anchor(self) -> str:
+        """The section's name in addresses."""
+        return anchor(self.section.title)
+
+
+def anchor(title: str) -> str:
+    """A title as the name of a place in the page."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def page(title: str, about: str, reading: Sequence[str], written: Sequence[Written]) -> str:
+    """The whole HTML file: title, what it is about, how to read it, and the sections in their order."""
+    main = element("main", *(_section(each) for each in written), id="main")
+    columns = element("div", _contents(written), main, class_="columns")
+    layout = element("div", _header(title, about, reading, written), columns, _footer(), class_="layout")
+    head = joined(
+        [
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            element("meta", name="generator", content="Pellucid"),
+            element("title", f"{title} – Pellucid report"),
+            element("style", _part("page.css")),
+        ],
+        "\n",
+    )
+    skip = element("a", "Skip to the report", href="#main", class_="skip")
+    body = joined([skip, layout, element("script", _part("page.js"))], "\n")
+    return f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
+
+
+def _part(name: str) -> Html:
+    """A file that lies beside this one, put into the page as it is."""
+    return Html("\n" + files("pellucid.report").joinpath(name).read_text(encoding="utf-8"))
+
+
+def _header(title: str, about: str, reading: Sequence[str], written: Sequence[Written]) -> Html:
+    tiles = [_tile(highlight, each.anchor) for each in written for highlight in each.sheet.highlights]
+    return element(
+        "header",
+        element("p", "Pellucid report", class_="kicker"),
+        element("h1", title, dir="auto", class_="long" if len(title) > 40 else None),
+        element("p", about, class_="about", dir="auto"),
+        element("ul", *tiles, class_="highlights") if tiles else None,
+        element("div", *(element("p", sentence) for sentence in reading), class_="reading"),
+    )
+
+
+def _tile(highlight: Highlight, place: str) -> Html:
+    inside = [
+        element("span", highlight.label, class_="label"),
+        element("span", highlight.value, class_="value", dir="auto"),
+        element("span", highlight.chance, class_="chance"),
+    ]
+    return element("li", element("a", joined(inside, " "), href=f"#{place}"))
+
+
+def _contents(written: Sequence[Written]) -> Html:
+    entries = [
+        element(
+            "li",
+            element("a", each.section.title, href=f"#{each.anchor}"),
+            class_="missing" if each.absent is not None else None,
+        )
+        for each in written
+    ]
+    return element("nav", element("h2", "In this report"), element("ol", *entries), aria_label="Contents")
+
+
+def _section(each: Written) -> Html:
+    heading = element("h2", each.section.title, id=f"{each.anchor}-title")
+    explanation = element("p", each.section.explanation, class_="explanation")
+    content = (
+        each.sheet.written()
+        if each.absent is None
+        else element("p", "Not in this report: ", each.absent, class_="absent")
+    )
+    return element("section", heading, explanation, content, id=each.anchor, aria_labelledby=f"{each.anchor}-title")
+
+
+def _footer() -> Html:
+    from pellucid import __version__
+
+    return element(
+        "footer",
+        element("p", f"Made by Pellucid {__version__}. This file needs no network and no other file to be read."),
+    )

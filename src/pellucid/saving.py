@@ -1,0 +1,91 @@
+"""Saving: files and folders that are written whole or not at all, also when the program is killed half-way."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from pellucid.errors import PellucidError
+
+
+def check_free(folder: Path) -> None:
+    """Raises where a folder cannot be written without touching something that is there."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise PellucidError(f"{str(folder)!r} exists and is not empty; choose another folder.")
+    _check_parent(folder)
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a folder of files under a temporary name and renames it; one that holds something already is refused."""
+    check_free(folder)
+    place = folder.resolve()
+    work = _beside(place)
+    try:
+        work.mkdir()
+        for name, content in files.items():
+            _write_through(work / name, content)
+        _sync_folder(work)
+        if place.is_dir():
+            place.rmdir()
+        work.rename(place)
+        _sync_folder(place.parent)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Writes a file under a temporary name and renames it: an older one is replaced, or left as it was."""
+    if path.is_dir():
+        raise PellucidError(f"{str(path)!r} is a folder; give the name of a file.")
+    _check_parent(path)
+    place = path.resolve()
+    work = _beside(place)
+    try:
+        _write_through(work, content)
+        work.replace(place)
+        _sync_folder(place.parent)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    finally:
+        work.unlink(missing_ok=True)
+
+
+def _check_parent(path: Path) -> None:
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise PellucidError(f"There is no folder {str(parent)!r} to write {path.name!r} in; create it first.")
+
+
+def _beside(place: Path) -> Path:
+    """A name that nothing has, in the same folder, so that the renaming stays within one disk."""
+    return place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a renaming last, where the system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _not_written(path: Path, error: OSError) -> PellucidError:
+    return PellucidError(
+        f"{str(path)!r} could not be written ({error.strerror}); make room or choose another place. Nothing changed."
+    )

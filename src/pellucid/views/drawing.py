@@ -1,0 +1,49 @@
+"""Which figure a result gets: the one made for its kind, else the one that fits its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pellucid.results import WIDTH, Result, ResultError
+from pellucid.views.bars import bars
+from pellucid.views.curves import curves
+from pellucid.views.heat_map import heat_map
+from pellucid.views.position import surprise_curve
+from pellucid.views.units import unit_bars
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MADE_FOR: dict[str, Callable[..., Figure]] = {
+    "neurons.selective": unit_bars,
+    "overview.surprise": surprise_curve,
+}
+_MOST_BARS = 60
+
+
+def draw(result: Result, *, width: float = WIDTH) -> Figure:
+    """The figure of a result: two axes beside the measures give a heat map, one curves or bars."""
+    if result.kind in _MADE_FOR:
+        return _MADE_FOR[result.kind](result, width=width)
+    others = [name for name in result.axes if name != "measure"]
+    if len(others) == 2:
+        return heat_map(result, width=width)
+    if len(others) == 1 and not any(isinstance(item, str) for item in result.axes[others[0]]):
+        return curves(result, width=width)
+    if len(others) == 1 and "measure" not in result.axes and len(result.axes[others[0]]) <= _MOST_BARS:
+        names = [str(item) for item in result.axes[others[0]]]
+        return bars(
+            names,
+            result.values,
+            null=result.null,
+            low=result.low,
+            high=result.high,
+            title=result.title,
+            label="",
+            chance=result.chance,
+            width=width,
+        )
+    raise ResultError(
+        f"There is no figure for a {result.kind!r} result with the axes {list(result.axes)}; draw its to_frame()."
+    )

@@ -1,0 +1,64 @@
+"""A result of every kind, made by its own analysis from a sweep put together by hand; and large ones for figures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pellucid import heads, neurons, overview
+from pellucid.heads.statistics import MEASURES, HeadStatistics
+from pellucid.results import Provenance, Result, Table
+from tests.found_by_hand import with_twin
+from tests.heads import test_statistics as head_sweep
+from tests.neurons import test_contexts as unit_sweep
+from tests.overview import test_norms as norm_sweep
+from tests.overview import test_surprise as word_sweep
+
+
+def statistics_by_hand() -> Result:
+    return heads.statistics(head_sweep.found(with_twin(head_sweep.MODEL)))
+
+
+def selective_by_hand() -> Result:
+    return neurons.selective(unit_sweep.found(with_twin(unit_sweep.MODEL)), top=12, seed=5)
+
+
+def norms_by_hand() -> Result:
+    return overview.norms(norm_sweep.found(with_twin(norm_sweep.MODEL)))
+
+
+def surprise_by_hand() -> Result:
+    return overview.surprise(word_sweep.found(with_twin(word_sweep.MODEL)))
+
+
+def many_heads(layers: int, count: int, *, causal: bool = True) -> HeadStatistics:
+    """Statistics of a model of any size, with numbers that are plausible and no more."""
+    rng = np.random.default_rng([layers, count])
+    shape = (layers, count)
+    values = {name: rng.beta(1.2, 6, size=shape) for name in MEASURES}
+    values["entropy"] = rng.gamma(4, 0.5, size=shape)
+    values["distance"] = rng.gamma(2, 2.5, size=shape)
+    if causal:
+        values["next"] = np.zeros(shape)
+        values["other specials"] = np.zeros(shape)
+    chance = {name: np.full(shape, 0.05) for name in MEASURES} | {"entropy": np.full(shape, 3.1)}
+    chance |= {"distance": np.full(shape, 6.2), "next": np.full(shape, 0 if causal else 0.05)}
+    chance["other specials"] = np.zeros(shape)
+    cells = np.array(list(values.values()))
+    axes = {"measure": tuple(MEASURES), "layer": tuple(range(layers)), "head": tuple(range(count))}
+    offsets = ("< -8", *range(-8, 9), "> 8")
+    share = rng.dirichlet(np.full(len(offsets), 0.15), size=shape).transpose(2, 0, 1)
+    flat = np.full(share.shape, 1 / len(offsets))
+    return HeadStatistics(
+        axes=axes,
+        values=cells,
+        null=np.array([chance[name] for name in MEASURES]),
+        low=cells * 0.9,
+        high=cells * 1.1,
+        resampled="10 document groups (jackknife, 95%)",
+        provenance=Provenance("heads.statistics"),
+        tables={
+            "offsets": Table(
+                {"offset": offsets, "layer": axes["layer"], "head": axes["head"]}, {"share": share, "chance": flat}
+            )
+        },
+    )

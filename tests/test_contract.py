@@ -1,0 +1,165 @@
+"""The contract of results: every kind in the registry keeps every promise; a new kind needs one line in `FACTORIES`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import FrozenInstanceError, fields
+from itertools import product
+
+import numpy as np
+import pytest
+
+from pellucid.cli import main
+from pellucid.results import ABOUT, ARRAYS, Result, kinds
+from pellucid.views import figure_svg
+from tests.overlaps import faults
+from tests.results_by_hand import norms_by_hand, selective_by_hand, statistics_by_hand, surprise_by_hand
+
+FACTORIES: dict[str, Callable[[], Result]] = {
+    "heads.statistics": statistics_by_hand,
+    "neurons.selective": selective_by_hand,
+    "overview.norms": norms_by_hand,
+    "overview.surprise": surprise_by_hand,
+}
+"""How the tests make a result of every kind, by running its analysis on a small sweep made by hand."""
+
+MOST_FIELDS = 8
+every_kind = pytest.mark.parametrize("kind", sorted(FACTORIES))
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Result]:
+    return {kind: factory() for kind, factory in FACTORIES.items()}
+
+
+def test_every_kind_has_a_factory():
+    own = {kind for kind, known in kinds().items() if known.__module__.startswith("pellucid.")}
+    assert own == set(FACTORIES), "add a factory for the new kind"
+
+
+@every_kind
+def test_a_factory_makes_its_kind(made, kind):
+    assert made[kind].kind == kind
+    assert type(made[kind]) is kinds()[kind]
+
+
+@every_kind
+def test_frozen_small_and_described(made, kind):
+    result = made[kind]
+    assert len(fields(result)) <= MOST_FIELDS
+    for field in fields(result):
+        with pytest.raises(FrozenInstanceError):
+            setattr(result, field.name, None)
+    assert not result.values.flags.writeable
+    assert result.title
+    assert type(result).__doc__
+    assert set(result.measures) == set(result.axes.get("measure", ()))
+
+
+@every_kind
+def test_shapes_numbers_and_the_interval(made, kind):
+    result = made[kind]
+    shape = tuple(len(coordinates) for coordinates in result.axes.values())
+    for part in (result.values, result.null, result.low, result.high):
+        assert part is not None, "the factory must show chance and interval"
+        assert part.shape == shape
+        assert np.isfinite(part).all()
+    assert (result.low <= result.values + 1e-9).all()
+    assert (result.values <= result.high + 1e-9).all()
+    assert "interval" not in result.resampled
+    assert "document" in result.resampled
+    for coordinates in result.axes.values():
+        assert len(set(coordinates)) == len(coordinates)
+    for table in result.tables.values():
+        for column in table.columns.values():
+            assert column.dtype.kind in "fiuU"
+
+
+@every_kind
+def test_the_frame_is_tidy_and_complete(made, kind):
+    result = made[kind]
+    frame = result.to_frame()
+    assert list(frame.columns) == [*result.axes, "value", "null", "low", "high"]
+    assert list(frame[list(result.axes)].itertuples(index=False, name=None)) == list(product(*result.axes.values()))
+    for column, part in (("value", result.values), ("null", result.null), ("low", result.low), ("high", result.high)):
+        assert np.array_equal(frame[column].to_numpy(), part.ravel())
+    for table in result.tables.values():
+        shape = tuple(len(coordinates) for coordinates in table.axes.values())
+        assert len(table.to_frame()) == np.prod(shape)
+
+
+@every_kind
+def test_saved_and_loaded_to_the_bit(made, kind, tmp_path):
+    made[kind].save(tmp_path / "r")
+    loaded = Result.load(tmp_path / "r")
+    assert loaded.same(made[kind])
+    assert type(loaded).load(tmp_path / "r").same(loaded)
+    loaded.save(tmp_path / "again")
+    for name in (ABOUT, ARRAYS):
+        assert (tmp_path / "r" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+@every_kind
+def test_the_same_work_gives_the_same_bytes(made, kind, tmp_path):
+    made[kind].save(tmp_path / "one")
+    FACTORIES[kind]().save(tmp_path / "two")
+    for name in (ABOUT, ARRAYS):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+@every_kind
+def test_provenance_is_complete(made, kind):
+    origin = made[kind].provenance
+    assert origin.function == kind
+    assert origin.models
+    assert all(model["name"] and model["fingerprint"] for model in origin.models)
+    assert {"name", "fingerprint", "sentences", "words"} <= origin.corpus.keys()
+    assert {"pellucid", "torch", "transformers", "numpy"} <= origin.versions.keys()
+    json.dumps(origin.to_json())
+
+
+@every_kind
+def test_the_figure_is_titled_readable_and_belongs_to_nobody(made, kind):
+    import sys
+
+    from matplotlib.figure import Figure
+
+    figure = made[kind].plot()
+    assert isinstance(figure, Figure)
+    assert figure.get_figwidth() == pytest.approx(7.2)
+    drawn = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
+    assert drawn
+    assert all(axes.get_title() for axes in drawn)
+    assert not faults(figure)
+    assert figure_svg(figure) == figure_svg(figure) == figure_svg(made[kind].plot())
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    assert pyplot is None or not pyplot.get_fignums()
+
+
+def call(monkeypatch, capfd, *words: object) -> str:
+    monkeypatch.setattr("sys.argv", ["pellucid", *map(str, words)])
+    capfd.readouterr()
+    with suppress(SystemExit):
+        main()
+    out, err = capfd.readouterr()
+    assert not err
+    return out
+
+
+@every_kind
+def test_the_command_line_shows_the_same_numbers(made, kind, tmp_path, monkeypatch, capfd):
+    result = made[kind]
+    result.save(tmp_path / "r")
+    shown = call(monkeypatch, capfd, "show", tmp_path / "r")
+    assert result.title in shown
+    assert result.resampled in shown
+    assert result.provenance.models[0]["fingerprint"] in shown
+    told = json.loads(call(monkeypatch, capfd, "show", tmp_path / "r", "--json"))
+    assert told == json.loads(json.dumps(result.to_json()))
+    for name, part in (("value", result.values), ("null", result.null), ("low", result.low), ("high", result.high)):
+        assert np.array_equal(np.array(told[name]), part)
+    for name, table in result.tables.items():
+        for column, cells in table.columns.items():
+            assert np.array_equal(np.array(told["tables"][name]["columns"][column], dtype=cells.dtype), cells)

@@ -1,0 +1,78 @@
+"""The jackknife: known answers for means, ratios and unequal groups, and Student's t against scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pellucid.uncertainty import jackknife, t_quantile
+
+
+def of_groups(groups: list[np.ndarray], statistic, **options):
+    whole = statistic(np.concatenate(groups))
+    without = [statistic(np.concatenate(groups[:j] + groups[j + 1 :])) for j in range(len(groups))]
+    return whole, jackknife(whole, without, [len(group) for group in groups], **options)
+
+
+def mean(rows: np.ndarray) -> np.ndarray:
+    return rows.mean(axis=0)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 10, 49])
+@pytest.mark.parametrize("chance", [0.5, 0.9, 0.975, 0.995])
+def test_student(freedom, chance):
+    assert t_quantile(chance, freedom) == pytest.approx(stats.t.ppf(chance, freedom), rel=1e-10, abs=1e-12)
+
+
+def test_single_observations_give_the_classical_interval_of_a_mean():
+    rows = np.random.default_rng(0).normal(size=(10, 3))
+    whole, interval = of_groups([row[None] for row in rows], mean)
+    reach = stats.t.ppf(0.975, 9) * rows.std(axis=0, ddof=1) / np.sqrt(10)
+    assert np.allclose(interval.low, whole - reach, rtol=1e-12)
+    assert np.allclose(interval.high, whole + reach, rtol=1e-12)
+    assert interval.resampled == "10 document groups (jackknife, 95%)"
+
+
+def test_equal_groups_give_the_plain_delete_one_group_formula():
+    groups = list(np.random.default_rng(1).normal(size=(5, 7, 2)))
+
+    def ratio(rows):
+        return rows[:, 0].sum(keepdims=True) / (9 + rows[:, 1].sum(keepdims=True))
+
+    whole, interval = of_groups(groups, ratio)
+    without = np.array([ratio(np.concatenate(groups[:j] + groups[j + 1 :])) for j in range(5)])
+    # θ_J differs from the plain estimate by the jackknife's bias, so this formula is the pseudo-values' variance
+    pseudo = 5 * whole - 4 * without
+    deviation = np.sqrt(((pseudo - pseudo.mean(0)) ** 2).sum(0) / (5 * 4))
+    assert np.allclose(interval.high - whole, stats.t.ppf(0.975, 4) * deviation, rtol=1e-10)
+
+
+def test_unequal_groups_have_the_error_of_a_mean_over_all_words():
+    """With independent words, the interval must cover the truth as often as it says, however unequal the groups."""
+    rng = np.random.default_rng(2)
+    sizes = [5, 5, 10, 20, 40, 40, 80, 100, 100, 100]
+    covered = 0
+    for _ in range(400):
+        _, interval = of_groups([rng.normal(size=(size, 1)) for size in sizes], mean)
+        covered += bool(interval.low[0] <= 0 <= interval.high[0])
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+def test_words_that_go_together_widen_the_interval():
+    rng = np.random.default_rng(3)
+    free = [rng.normal(size=(50, 1)) for _ in range(10)]
+    tied = [rng.normal(size=(50, 1)) + rng.normal() for _ in range(10)]
+    (_, narrow), (_, wide) = of_groups(free, mean), of_groups(tied, mean)
+    assert (wide.high - wide.low)[0] > 3 * (narrow.high - narrow.low)[0]
+
+
+def test_few_groups_are_named_and_one_gives_none():
+    rows = np.arange(6.0).reshape(3, 2, 1)
+    assert of_groups(list(rows), mean)[1].resampled == "3 document groups, fewer than 10 (jackknife, 95%)"
+    assert of_groups(list(rows), mean, level=0.9)[1].resampled.endswith("(jackknife, 90%)")
+    for without, sizes, reason in (([np.ones(1)], [4], "one document group"), ([], [], "not kept apart")):
+        interval = jackknife(np.ones(1), without, sizes)
+        assert interval.low is None
+        assert interval.high is None
+        assert reason in interval.resampled
