@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import random
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from pellucid.corpus import Corpus
+from pellucid.corpus import Corpus, Sentence
 from pellucid.model import Model
 from pellucid.report import Sheet, all_sections, report
 from pellucid.report.html import number
@@ -26,6 +27,15 @@ from tests.tiny_models import WORDS, network, word_tokenizer
 TEXTS = [" ".join(random.Random(seed).choices(WORDS, k=4 + seed % 9)) for seed in range(60)]
 
 
+def sentence(text: str, place: int) -> Sentence:
+    """A text whose second word is of two tokens."""
+    first, *spans = Sentence.of_text(text).spans
+    return Sentence(str(place), str(place), text, (first, (spans[0][0], spans[1][1]), *spans[2:]))
+
+
+SENTENCES = [sentence(text, place) for place, text in enumerate(TEXTS)]
+
+
 @pytest.fixture(scope="module")
 def model() -> Model:
     return Model.load(network("gpt2"), tokenizer=word_tokenizer())
@@ -35,7 +45,7 @@ def model() -> Model:
 def folder(model, tmp_path_factory):
     """One report with every section."""
     place = tmp_path_factory.mktemp("reports") / "out"
-    report(model, Corpus.of(TEXTS, name="texts"), place, command="the command")
+    report(model, Corpus.of(SENTENCES, name="texts"), place, command="the command")
     return place
 
 
@@ -64,14 +74,15 @@ def test_every_section_is_there_with_its_explanation(text, folder):
 
 
 def test_perplexity_is_that_of_the_network_alone(model, text):
-    nats = tokens = 0
+    nats = tokens = words = 0
     for line in TEXTS:
         ids = torch.tensor([word_tokenizer()(line)["input_ids"]])
         with torch.no_grad():
             scores = model.hf(ids).logits[0, :-1].log_softmax(-1)
         nats -= float(scores.gather(1, ids[0, 1:, None]).sum())
         tokens += ids.shape[1] - 1
-    assert f"surprises the model by {number(nats / tokens)} nats on average" in text
+        words += ids.shape[1] - 2
+    assert f"surprises the model by {number(nats / words)} nats on average" in text
     assert f"Perplexity per token {number(math.exp(nats / tokens))}" in text
     vocabulary = model.size("logits")[0]
     assert f"chance: {vocabulary}, control:" in text
@@ -88,7 +99,13 @@ def test_ends_of_the_heads_are_the_ends(folder):
     result = Result.load(folder / "results" / "heads")
     control = result.table("random model").columns["value"]
     told = rows(folder, "head_ends")
-    assert {row["measure"] for row in told} == {"confidence", "entropy", "distance", "first token", "self", "previous"}
+    dead = {
+        name
+        for place, name in enumerate(result.axes["measure"])
+        if not (result.values[place].any() or result.null[place].any())
+    }
+    assert "next" in dead, "a causal model does not see it"
+    assert {row["measure"] for row in told} == set(result.axes["measure"]) - dead
     for row in told:
         which = result.place("measure", row["measure"])
         take = np.max if row["end"] == "largest" else np.min
@@ -121,7 +138,7 @@ def test_shares_of_selective_units_are_weighted_by_their_number(folder, text):
 
 
 def test_frequent_words_are_counted(folder):
-    counts = {word: sum(line.split().count(word) for line in TEXTS) for word in WORDS}
+    counts = Counter(word for sentence in SENTENCES for word in sentence.words)
     told = {row["word"]: int(row["times"]) for row in rows(folder, "frequent_words")}
     assert len(told) == 15
     assert told == {word: counts[word] for word in told}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
+from pellucid.cli import _sweeping as sweeping
 from pellucid.cli._print import console
 
 EXAMPLES = """Examples: pellucid report ./my-model --corpus notes.txt -o my-report ;
@@ -33,10 +35,12 @@ def report(
         bool, typer.Option("--control/--no-control", help="Also read the text with a randomly initialised model.")
     ] = True,
     seed: Annotated[int, typer.Option(min=0, help="Of the control model and of all that is drawn at random.")] = 0,
-    long: Annotated[str, typer.Option(help="Texts over the model's limit: window, truncate or refuse.")] = "window",
+    long: sweeping.Long = "window",
     sweep: Annotated[
         Path | None, typer.Option(help="Keep the pass over the text here, to go on after an interruption.")
     ] = None,
+    engine: sweeping.Engine = "inline",
+    workers: sweeping.Workers = None,
     take: corpora.Take = None,
     format: corpora.Format = "auto",  # noqa: A002
     label_file: corpora.LabelFile = None,
@@ -68,18 +72,21 @@ def report(
     opened = options.open_model(
         model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle
     )
-    page = write_report(
-        opened,
-        read,
-        out,
-        quick=quick,
-        control=control,
-        seed=seed,
-        long=long,
-        sweep_folder=sweep,
-        command=shlex.join(["pellucid", *sys.argv[1:]]),
-        say=teller(),
-    )
+    with nullcontext() if sweep is None else options.resumable(sweep):
+        page = write_report(
+            opened,
+            read,
+            out,
+            quick=quick,
+            control=control,
+            seed=seed,
+            long=long,
+            sweep_folder=sweep,
+            engine=engine,
+            workers=workers,
+            command=shlex.join(["pellucid", *sys.argv[1:]]),
+            say=teller(),
+        )
     console().print(f"The report is in {page}")
 
 

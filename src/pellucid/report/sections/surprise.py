@@ -23,7 +23,7 @@ LINES = 10
 def absent(subject: Subject) -> str | None:
     """Why the model has no surprise to measure."""
     model: Any = subject.model
-    if model.causal is None:
+    if not model.causal:
         return "this model reads the whole text at once and does not predict the next word."
     if not any(str(site) == "logits" for site in model.sites) or model.hf.get_output_embeddings() is None:
         return "this model was opened without a head that predicts the next word; a language model has one (--head lm)."
@@ -54,7 +54,9 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
     )
     _numbers(sheet, result, control)
     sheet.heading("The beginning of the text, word by word")
-    sheet.text("The darker a word, the less the model expected it after all that stands before it in the sentence.")
+    sheet.text(
+        "The stronger a word is shaded, the less the model expected it after what stands before it in the sentence."
+    )
     scale = float(result.null[_place(result, "nats", "word")]) if result.null is not None else 10.0
     passage = [(sentence, word_surprise(subject.model, sentence)) for sentence in opening(subject.corpus)]
     sheet.html(shaded(passage, scale=scale))
