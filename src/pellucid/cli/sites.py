@@ -12,22 +12,6 @@ from pellucid.cli._print import console, print_json, print_table
 if TYPE_CHECKING:
     from pellucid.model import Model
 
-MEANINGS = {
-    "embed": "token embedding alone",
-    "resid": "stream: .0 enters the first block, .l leaves block l-1",
-    "query": "queries as the model uses them",
-    "key": "keys as the model uses them",
-    "value": "values",
-    "pattern": "attention weights",
-    "heads": "output of each head before the output projection",
-    "attn": "what attention adds to the stream",
-    "mid": "stream between attention and MLP",
-    "routing": "weight given to each expert",
-    "neurons": "hidden units of the MLP",
-    "mlp": "what the MLP adds to the stream",
-    "logits": "the model's scores",
-}
-
 
 def register(app: typer.Typer) -> None:
     app.command(name="sites", epilog="Example: pellucid sites ./my-model")(sites)
@@ -70,6 +54,8 @@ def show_sites(model: Model) -> None:
 
 def _rows(model: Model) -> list[tuple[str, str, str]]:
     """One row per stack, kind and shape, its layers in short form."""
+    from pellucid.model.sites import MEANINGS
+
     groups: dict[tuple[str | None, str, str], list[Any]] = {}
     for site in model.sites:
         groups.setdefault((site.stack, site.kind, _shape(model, site)), []).append(site)

@@ -27,6 +27,23 @@ KINDS = (
 )
 """Every kind of site of a transformer, in the order in which a block produces them."""
 
+MEANINGS = {
+    "embed": "the embedding of each token",
+    "resid": "the stream of vectors that runs through the model; .0 enters the first block",
+    "query": "what each head looks for",
+    "key": "what each head is found by",
+    "value": "what each head would pass on",
+    "pattern": "attention weights: how much each token takes from each other one",
+    "heads": "the output of each attention head",
+    "attn": "what attention adds to the stream",
+    "mid": "the stream between attention and the MLP",
+    "routing": "the weight given to each expert",
+    "neurons": "hidden units of the MLP",
+    "mlp": "what the MLP adds to the stream",
+    "logits": "the model's scores for its answer",
+}
+"""What each kind of site is, in plain words."""
+
 STACKS = ("encoder", "decoder", "cross")
 HEAD_KINDS = frozenset({"query", "key", "value", "pattern", "heads"})
 """Kinds whose tensors have one slice per attention head."""

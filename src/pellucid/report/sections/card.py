@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pellucid.model.sites import MEANINGS
 from pellucid.report.html import Cell, Html, element
 from pellucid.report.section import Section, Subject
 from pellucid.report.sheet import Sheet
@@ -11,22 +12,6 @@ from pellucid.report.sheet import Sheet
 if TYPE_CHECKING:
     from pellucid.collect.found import Found
     from pellucid.model import Model, Site
-
-MEANINGS = {
-    "embed": "the embedding of each token",
-    "resid": "the stream of vectors that runs through the model; .0 enters the first block",
-    "query": "what each head looks for",
-    "key": "what each head is found by",
-    "value": "what each head would pass on",
-    "pattern": "attention weights: how much each token takes from each other one",
-    "heads": "the output of each attention head",
-    "attn": "what attention adds to the stream",
-    "mid": "the stream between attention and the MLP",
-    "routing": "the weight given to each expert",
-    "neurons": "hidden units of the MLP",
-    "mlp": "what the MLP adds to the stream",
-    "logits": "the model's scores for its answer",
-}
 
 
 def render(sheet: Sheet, subject: Subject, found: Found) -> None:
