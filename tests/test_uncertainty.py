@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pellucid.uncertainty import jackknife, t_quantile
+from pellucid.uncertainty import jackknife, over_groups, t_quantile
 
 
 def of_groups(groups: list[np.ndarray], statistic, **options):
@@ -76,3 +76,38 @@ def test_few_groups_are_named_and_one_gives_none():
         assert interval.low is None
         assert interval.high is None
         assert reason in interval.resampled
+
+
+class View:
+    """Numbers of several groups, as views of collectors have them."""
+
+    def __init__(self, parts: dict[int, list[float]]) -> None:
+        self.parts = parts
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.parts)
+
+    def group(self, number: int) -> View:
+        return View({number: self.parts[number]})
+
+    def without(self, number: int) -> View:
+        return View({other: part for other, part in self.parts.items() if other != number})
+
+    def every(self) -> np.ndarray:
+        return np.concatenate([np.array(part) for part in self.parts.values()])
+
+
+def interval_of(parts: dict[int, list[float]]):
+    return over_groups(View(parts), lambda view: view.every().mean(keepdims=True), lambda view: len(view.every()))
+
+
+def test_groups_of_a_view_are_left_out_in_turn_and_empty_ones_are_none():
+    parts = {0: [1.0, 2.0], 3: [4.0, 4.5], 7: [0.0, 1.0]}
+    with_empty = interval_of({**parts, 8: []})
+    groups = [np.array(part)[:, None] for part in parts.values()]
+    _, expected = of_groups(groups, mean)
+    assert with_empty.low.tolist() == expected.low.tolist()
+    assert with_empty.resampled.startswith("3 document groups")
+    alone = interval_of({0: [1.0, 2.0], 1: []})  # leaving out the only group with words leaves nothing to measure
+    assert alone.low is None

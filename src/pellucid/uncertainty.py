@@ -65,7 +65,7 @@ def over_groups(view: V, statistic: Callable[[V], Array], size: Callable[[V], fl
     sizes = {number: size(view.group(number)) for number in view.groups}
     kept = {number: words for number, words in sizes.items() if words > 0}
     several = len(kept) > 1
-    without = [statistic(view.group(number)) if several else np.empty(0) for number in kept]
+    without = [statistic(view.without(number)) if several else np.empty(0) for number in kept]
     return jackknife(statistic(view), without, list(kept.values()))
 
 

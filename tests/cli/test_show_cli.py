@@ -40,7 +40,10 @@ def test_a_large_result_prints_means_and_extremes_with_their_places(cli, tmp_pat
     layer, head = divmod(int(entropy.argmax()), 12)
     line = next(line for line in out.splitlines() if line.split()[:1] == ["entropy"] and "layer" in line)
     assert f"{entropy.mean():.4g}" in line
-    assert f"{entropy.max():.4g} (layer {layer}, head {head})" in line
+    low, low_head = divmod(int(entropy.argmin()), 12)
+    smallest = f"{entropy.min():.4g} (layer {low}, head {low_head})"
+    assert line.rstrip().endswith(f"{entropy.max():.4g} (layer {layer}, head {head})")
+    assert smallest in line
     assert "(first 10 of 2736 rows; --json prints all)" in out
     assert len(out.splitlines()) < 70
 

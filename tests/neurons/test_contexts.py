@@ -73,6 +73,8 @@ def test_planted_units_come_first_with_their_word_and_end():
     assert units.loc["neurons.1:4", ["word", "end"]].tolist() == ["mat", "smallest"]
     assert result.measure("share")[:2].tolist() == [1, 1]
     assert (np.diff(result.measure("share")) <= 0).all()
+    drawn = chance_shares({word.lower(): COUNT for word in WORDS}, 8 * COUNT, K, ends=2, seed=0)
+    assert result.null[:, 0].tolist() == [drawn.mean(), normal_height(K, 8 * COUNT)]
 
 
 def test_height_is_in_the_units_own_standard_deviations():
