@@ -115,7 +115,7 @@ def info(
         "missing": list(opened.missing),
         "dtype": opened.about["dtype"],
         "bytes": opened.bytes,
-        "widths": dict(opened.about["widths"]),
+        "widths": {key: opened.width(key) for key in opened.keys},
         "verified": verify,
     }
     if json:

@@ -241,7 +241,7 @@ class Runner:
         begin = starts[members] + ([row.offset for _, row in chunk] if reading.pooling == "all" else 0)
         numbers = np.array(members, dtype=np.int64) + shard.first
         return Words(
-            batch.to(self.models[number].device),
+            batch,
             reading.pooling,
             tuple(looked_at(sentences[member], reading.side) for member in members),
             numbers,

@@ -191,37 +191,42 @@ class Words:
         return word_index.cpu()[row, word].numpy()
 
     @cached_property
-    def _chosen(self) -> Tensor:
-        """The place of the one sub-word that stands for its word (first, last, or any of one), [B, W] on the CPU."""
-        chosen = torch.zeros(self.index.shape[0], self.width, dtype=torch.long)
-        for rows, words, places in self._ranks[:1] if self.pooling == "first" else self._ranks:
-            chosen[rows, words] = places
-        return chosen
+    def _gathered(self) -> dict[torch.device, _Gather]:
+        return {}
 
-    @cached_property
-    def _targets(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For each rank: which of the rows to make a counted word's r-th sub-word goes to, and where it stands."""
+    def _gather(self, device: torch.device) -> _Gather:
+        """Where rows come from, as index tensors on a device: made once, used for every site."""
+        if device not in self._gathered:
+            self._gathered[device] = self._gather_here().to(device)
+        return self._gathered[device]
+
+    def _gather_here(self) -> _Gather:
+        row, word = self.places
+        if self.pooling != "mean" or len(self._ranks) <= 1:  # one sub-word stands for its word
+            chosen = torch.zeros(self.counted.shape, dtype=torch.long)
+            for rows, words, places in self._ranks[:1] if self.pooling == "first" else self._ranks:
+                chosen[rows, words] = places
+            return _Gather((row, chosen[row, word]), [], None)
         number = torch.full(self.counted.shape, -1)
-        number[self.places] = torch.arange(len(self.places[0]))
+        number[row, word] = torch.arange(len(row))
         found: list[tuple[Tensor, Tensor, Tensor]] = []
         for rows, words, places in self._ranks:
             target = number[rows, words]
             kept = target >= 0
             found.append((target[kept], rows[kept], places[kept]))
-        return found
+        # every counted word has a first sub-word, and they are met in the order of the rows
+        return _Gather(found[0][1:], found[1:], self.pieces[row, word].float()[:, None])
 
     def rows(self, tensor: Tensor) -> Tensor:
         """Rows [N, width] in float32 of a tensor [B, T, d] or [B, H, T, d], one for each of `places`."""
         if tensor.dim() == 4:
             tensor = tensor.transpose(1, 2)
-        row, word = self.places
-        if self.pooling != "mean" or len(self._ranks) <= 1:
-            return _take(tensor, row, self._chosen[row, word])
-        first, *others = self._targets
-        result = _take(tensor, *first[1:])  # every counted word has a first sub-word, met in the order of the rows
-        for target, rows, places in others:  # each word at most once per rank, so the order of its sum is fixed
-            result[target.to(result.device)] += _take(tensor, rows, places)
-        result /= self.pieces[row, word].to(result.device, torch.float32)[:, None]
+        gather = self._gather(tensor.device)
+        result = tensor[gather.first].flatten(1).float()
+        for target, rows, places in gather.later:  # each word at most once per rank, so the order of its sum is fixed
+            result[target] += tensor[rows, places].flatten(1).float()
+        if gather.pieces is not None:
+            result /= gather.pieces
         return result
 
     def patterns(self, weights: Tensor) -> Tensor:
@@ -257,6 +262,21 @@ class Words:
         return (result / pieces[:, None]).masked_fill(~self.counted.to(result.device)[:, None], 0)
 
 
-def _take(tensor: Tensor, rows: Tensor, places: Tensor) -> Tensor:
-    """The vectors at chosen places of [B, T, …], as float32 rows [N, width]."""
-    return tensor[rows.to(tensor.device), places.to(tensor.device)].flatten(1).float()
+@dataclass(frozen=True)
+class _Gather:
+    """Row and place of every word's first (or only) sub-word; for the later ones, also which result they add to.
+
+    `pieces` [N, 1] is what a mean divides by.
+    """
+
+    first: tuple[Tensor, Tensor]
+    later: list[tuple[Tensor, Tensor, Tensor]]
+    pieces: Tensor | None
+
+    def to(self, device: torch.device) -> _Gather:
+        """The same on another device."""
+        row, place = self.first
+        later = [(target.to(device), rows.to(device), places.to(device)) for target, rows, places in self.later]
+        return _Gather(
+            (row.to(device), place.to(device)), later, None if self.pieces is None else self.pieces.to(device)
+        )

@@ -31,5 +31,5 @@ def unit_bars(result: Result, *, most: int = 25, width: float = WIDTH) -> Figure
             axes.set_title(measure)
             axes.set_xlabel(_LABELS[measure])
         figure.suptitle(result.title, fontsize=10)
-        figure.supxlabel(f"grey: {result.chance}        ▲ largest, ▼ smallest activations", fontsize=7.5)
+        figure.supxlabel(f"▲ largest, ▼ smallest activations\ngrey: {result.chance}", fontsize=7.5)
         return settled(figure)
