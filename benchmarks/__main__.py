@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json] [--quick] [--device cpu|cuda]` and `python -m benchmarks --list`."""
+"""`python -m benchmarks NAME [--json] [--quick] [--device cpu|cuda] [--only PART]`, `python -m benchmarks --list`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import import_module
 
 from benchmarks.report import cores
 
-NAMES = ("capture",)
+NAMES = ("capture", "sweep")
 # The C library's allocator gives freed memory back to the system, and the next pass pays for getting it again, page
 # by page: a cost that depends on sizes and order. With `--allocator kept` these settings make everyone keep memory.
 KEPT = {"MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_MMAP_MAX_": "0"}
@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--quick", action="store_true", help="the shortest inputs and few rounds")
+    parser.add_argument("--only", metavar="PART", help="one part of a benchmark that has parts (sweep)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=cores(), help="threads of torch (default: all cores)")
     parser.add_argument(
@@ -43,7 +44,14 @@ def main() -> int:
         # They are read when a process starts, and inherited by the peers.
         os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], {**os.environ, **KEPT})
     benchmark = import_module(f"benchmarks.{chosen.name}")
-    report = benchmark.run(device=chosen.device, threads=chosen.threads, quick=chosen.quick)
+    options = {"device": chosen.device, "threads": chosen.threads, "quick": chosen.quick}
+    if chosen.only is not None:
+        parts: tuple[str, ...] = benchmark.parts(chosen.device) if hasattr(benchmark, "parts") else ()
+        if chosen.only not in parts:
+            known = f"the parts on {chosen.device} are {', '.join(parts)}" if parts else "it has no parts"
+            parser.error(f"{chosen.name} has no part {chosen.only!r}; {known}")
+        options["only"] = chosen.only
+    report = benchmark.run(**options)
     report = replace(report, machine={**report.machine, "allocator": chosen.allocator})
     print(json.dumps(report.as_object(), ensure_ascii=False) if chosen.json else report.table())
     return 0

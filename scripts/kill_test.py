@@ -114,10 +114,13 @@ def kill_test(
     say: Callable[[str], None] = print,
 ) -> Outcome:
     """Kills one kind of work so often, and tells what came of it."""
+    import torch
+
     from pellucid.corpus import Corpus
     from pellucid.model import Model
 
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not live on in the processes below
+    torch.set_num_threads(1)  # threads, also those of tokenizers, would not live on in the processes below
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     opened, corpus = Model.load(model), Corpus.grammar(sentences)
     chance, outcome = random.Random(seed), Outcome(what)
     context = multiprocessing.get_context("fork")

@@ -86,6 +86,7 @@ class Rows(Collector):
     kind: ClassVar[str] = "test-rows"
     sites: tuple[str, ...]
     labels: tuple[str, ...] = ()
+    groups: bool = True
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -142,7 +143,7 @@ def in_order(found: Found) -> dict[str, Any]:
 class Trap(Collector):
     """Counts rows; where it meets `word` it does what it is told: kills its process, or raises.
 
-    With a `once` file it does so a single time, the first, by whichever process comes first.
+    With an `once` file it does so only the first time, or the first few `times`, whichever process comes first.
     """
 
     kind: ClassVar[str] = "test-trap"
@@ -150,6 +151,7 @@ class Trap(Collector):
     word: str
     act: str = "kill"
     once: str | None = None
+    times: int = 1
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -176,11 +178,13 @@ class _Trap(Accumulator):
     def _first(self) -> bool:
         if self.trap.once is None:
             return True
-        try:
-            Path(self.trap.once).touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
+        for number in range(self.trap.times):
+            try:
+                Path(f"{self.trap.once}{number or ''}").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return True
+        return False
 
     def state(self) -> State:
         return State({}, {"rows": self.count})
@@ -192,6 +196,7 @@ class Patterned(Collector):
 
     kind: ClassVar[str] = "test-patterns"
     site: str
+    groups: bool = True
 
     @property
     def raw(self) -> tuple[str, ...]:

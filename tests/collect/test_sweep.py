@@ -31,7 +31,9 @@ WANTED = (Moments("resid.*", groups=True), TopContexts("neurons.1", k=3))
 
 def test_one_pass_answers_as_each_collector_alone_would():
     model, corpus = reader("gpt2"), stories(25)
-    together = sweep(model, corpus, [Moments("resid.*"), Rows(("mlp.1",)), Patterned("pattern.0")], **SMALL)
+    together = sweep(
+        model, corpus, [Moments("resid.*", groups=True), Rows(("mlp.1",)), Patterned("pattern.0")], **SMALL
+    )
     for number, each in enumerate(together.collectors.values()):
         name = f"{number}-{each.kind}"
         only = sweep(model, corpus, each, **SMALL)
@@ -44,7 +46,6 @@ def test_the_means_are_those_of_the_words():
     rows = by_hand(model, corpus, "resid.2")
     np.testing.assert_allclose(found[Moments].mean("resid.2"), rows.mean(0), atol=1e-6)
     assert found.words == len(rows)
-    assert found.groups == len({sentence.document for sentence in corpus})
 
 
 def test_groups_are_those_of_the_documents():
@@ -57,6 +58,14 @@ def test_groups_are_those_of_the_documents():
     assert all(len(groups) == 1 for groups in by_document.values())
     assert sorted(set(found["group"].tolist())) == list(range(max(found["group"]) + 1))
     assert (np.diff(found["group"]) >= 0).all()
+    assert max(found["group"]) > 3
+
+
+def test_groups_are_kept_apart_only_where_a_collector_asks_for_them():
+    corpus = stories(40)
+    assert sweep(reader("gpt2"), corpus, Moments("resid.0"), **SMALL).groups == 1
+    several = sweep(reader("gpt2"), corpus, [Moments("resid.0"), Moments("resid.0", groups=True)], **SMALL)
+    assert several.groups == len(several["1-moments"].groups) > 3
 
 
 def test_a_finished_folder_is_read_and_not_run_again(tmp_path, monkeypatch):

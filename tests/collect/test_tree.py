@@ -175,12 +175,18 @@ class Clock:
         return False
 
 
-def fill(folder: Path, count: int, order: Sequence[int], how: Callable[[Tree, int], None]) -> Tree:
+def fill(
+    folder: Path, count: int, order: Sequence[int], how: Callable[[Tree, int], None], done: set[int] | None = None
+) -> Tree:
+    """A tree with all that it misses put in; `done` gathers what it has taken, and must not be asked for again."""
     tree = Tree(NAMED, count, folder)
     missing = set(tree.missing())
+    assert not missing & (done or set())
     for index in order:
         if index in missing:
             how(tree, index)
+            if done is not None:
+                done.add(index)
     return tree
 
 
@@ -193,10 +199,12 @@ def test_a_kill_between_any_two_file_operations_costs_nothing(tmp_path, monkeypa
         order = list(range(count))
         random.Random(seed).shuffle(order)
         at = 0
-        while clock.run(at, partial(fill, tmp_path / f"{seed}-{at}", count, order, how)):
-            tree = fill(tmp_path / f"{seed}-{at}", count, order[::-1], how)
+        done: set[int] = set()
+        while clock.run(at, partial(fill, tmp_path / f"{seed}-{at}", count, order, how, done)):
+            tree = fill(tmp_path / f"{seed}-{at}", count, order[::-1], how, done)
             assert same(tree.root(), expected), at
-            at += 1
+            assert len(list(tree.folder.iterdir())) == 1
+            at, done = at + 1, set()
         assert at > count
 
 

@@ -208,7 +208,7 @@ def _work(pipe: Connection, job: Job, *, folder: str, durable: bool, device: str
             states = runner.shard(shard, sentences, announce=lambda number: pipe.send(("batch", number)))
             save_states(Path(folder) / f"0-{shard.index}.safetensors", states, durable=durable)
             pipe.send(("done", shard.index))
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+    except (EOFError, ConnectionError, KeyboardInterrupt):  # whoever hands out the shards is gone
         return
     except Exception as error:
         pipe.send(("failed", _portable(error)))
@@ -224,7 +224,8 @@ def _look_ahead(pipe: Connection, runner: Runner, shard: Shard, sentences: list[
 def _portable(error: Exception) -> Exception:
     """An error that another process can raise: ours as they are, others with their story."""
     if isinstance(error, PellucidError):
-        return PellucidError(str(error)) if type(error).__name__.startswith("_") else error
+        public = next(kind for kind in type(error).__mro__ if not kind.__name__.startswith("_"))
+        return public(str(error))
     story = "".join(traceback.format_exception(error)[-3:])
     return RuntimeError(f"{type(error).__name__} in a worker: {error}\n{story}")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +57,14 @@ class RayEngine:
     def run(self, job: Job, models: list[Model], tasks: Tasks, tree: Sink) -> Iterator[Shard]:
         """Yields each shard when it is done."""
         with _connected(self.address) as ray:
-            team = self._team(ray, job, models)
+            graphics = models[0].device.type == "cuda"
+            workers = self.workers or (int(ray.cluster_resources().get("GPU", 1)) if graphics else default_workers())
+            needs = {"num_cpus": job.threads or 1, "num_gpus": int(graphics)}
+            hire = partial(_hire, ray, ray.put(job), needs)
+            team = [hire(tries=DEATHS) for _ in range(workers)]
             level = _level(tree.count, len(team))
             blocks = (list(block) for _, block in groupby(tasks, key=lambda task: task[0].index >> level))
-            cluster = _Cluster(ray, team, job, level, tree)
+            cluster = _Cluster(ray, team, hire, job, level, tree)
             more = True
             while more or cluster.waiting:
                 while more and len(cluster.waiting) < 2 * len(team):
@@ -71,12 +75,11 @@ class RayEngine:
                 if cluster.waiting:
                     yield cluster.next_done()
 
-    def _team(self, ray: Any, job: Job, models: list[Model]) -> list[Any]:
-        graphics = models[0].device.type == "cuda"
-        workers = self.workers or (int(ray.cluster_resources().get("GPU", 1)) if graphics else default_workers())
-        options = {"num_cpus": job.threads or 1, "num_gpus": int(graphics)}
-        actor = ray.remote(_Actor).options(max_restarts=-1, max_task_retries=DEATHS - 1, **options)
-        return [actor.remote(job) for _ in range(workers)]
+
+def _hire(ray: Any, job: Any, needs: Mapping[str, int], *, tries: int) -> Any:
+    """An actor that tries each task so often, started again after each death, or not at all for a single try."""
+    restarts = -1 if tries > 1 else 0
+    return ray.remote(_Actor).options(max_restarts=restarts, max_task_retries=tries - 1, **needs).remote(job)
 
 
 @dataclass
@@ -92,8 +95,8 @@ class _Block:
 class _Cluster:
     """What is under way in the cluster."""
 
-    def __init__(self, ray: Any, team: list[Any], job: Job, level: int, tree: Sink) -> None:
-        self.ray, self.team, self.level, self.tree = ray, team, level, tree
+    def __init__(self, ray: Any, team: list[Any], hire: Callable[..., Any], job: Job, level: int, tree: Sink) -> None:
+        self.ray, self.team, self.hire, self.level, self.tree = ray, team, hire, level, tree
         self.merge = ray.remote(num_cpus=0)(_merge)
         self.collectors = ray.put(dict(job.collectors))
         self.waiting: dict[Any, tuple[_Block, int]] = {}  # shard's reference → its block, its actor
@@ -157,9 +160,13 @@ class _Cluster:
             raise told from None
         if not isinstance(error, self.ray.exceptions.RayActorError):
             raise error
-        for sentence in sentences:
+        others = [task for block, _ in self.waiting.values() for task in block.tasks.values()]
+        for actor in self.team:
+            self.ray.kill(actor)  # makes room for one that nothing else is asked of
+        scout = self.hire(tries=1)
+        for sentence in (*sentences, *(each for _, part in others for each in part)):  # a death fails all that waited
             try:
-                self.ray.get(self.team[0].alone.remote(sentence))
+                self.ray.get(scout.alone.remote(sentence))
             except self.ray.exceptions.RayError:
                 raise SweepError(
                     f"A worker died {DEATHS} times on the same shard, at sentence {sentence.id!r} "

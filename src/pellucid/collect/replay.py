@@ -81,7 +81,7 @@ def _keys(store: Store, setting: Setting, collector: Collector) -> tuple[str, ..
 def _batches(store: Store, entry: Entry, keys: tuple[str, ...]) -> Iterator[WordBatch]:
     """The rows of one shard, a few thousand at a time."""
     table = store.table(entry, ["row", "sentence", "position"])
-    row, sentence, position = (np.array(table[name]) for name in ("row", "sentence", "position"))
+    row, sentence, position = (np.array(table[name].to_numpy()) for name in ("row", "sentence", "position"))
     sentences = store.sentences(entry)
     whole = {key: store.shard(entry, key) for key in keys}
     for start in range(0, entry.rows, _ROWS):
