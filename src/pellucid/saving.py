@@ -38,19 +38,23 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Writes a file under a temporary name and renames it: an older one is replaced, or left as it was."""
+def write_file(path: Path, content: bytes, *, durable: bool = True, advice: str = "Nothing changed.") -> None:
+    """Writes a file under a temporary name and renames it: an older one is replaced, or left as it was.
+
+    `durable` waits until the disk has it; `advice` ends the message where it cannot be written.
+    """
     if path.is_dir():
         raise PellucidError(f"{str(path)!r} is a folder; give the name of a file.")
     _check_parent(path)
     place = path.resolve()
     work = _beside(place)
     try:
-        _write_through(work, content)
+        _write_through(work, content, durable=durable)
         work.replace(place)
-        _sync_folder(place.parent)
+        if durable:
+            _sync_folder(place.parent)
     except OSError as error:
-        raise _not_written(path, error) from error
+        raise _not_written(path, error, advice) from error
     finally:
         work.unlink(missing_ok=True)
 
@@ -66,11 +70,12 @@ def _beside(place: Path) -> Path:
     return place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
 
 
-def _write_through(path: Path, content: bytes) -> None:
+def _write_through(path: Path, content: bytes, *, durable: bool = True) -> None:
     with path.open("wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
@@ -85,7 +90,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _not_written(path: Path, error: OSError) -> PellucidError:
+def _not_written(path: Path, error: OSError, advice: str = "Nothing changed.") -> PellucidError:
     return PellucidError(
-        f"{str(path)!r} could not be written ({error.strerror}); make room or choose another place. Nothing changed."
+        f"{str(path)!r} could not be written ({error.strerror}); make room or choose another place. {advice}"
     )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.collect.classes import ClassMoments
-from pellucid.collect.collector import collector_of
+from pellucid.collect.collector import check_labels, collector_of
 from pellucid.collect.state import load_states, save_states
 from pellucid.errors import SweepError
 from tests.collect.batches import batches_of, copy_of, facts_of, merged, setting_of, shard, with_pilot
@@ -166,8 +166,8 @@ def test_what_does_not_exist_is_refused():
         view.variance("NOUN", "resid.0")
     with pytest.raises(SweepError, match=r"Covariances were not gathered; .*'full'"):
         view.covariance("NOUN", "resid.0")
-    with pytest.raises(SweepError, match=r"has no label 'xpos'; it has word, tag"):
-        swept(ClassMoments(SITES, label="xpos"), rows, tags())
+    with pytest.raises(SweepError, match=r"reads the label 'xpos', which the corpus does not have; it has word, tag"):
+        check_labels([ClassMoments(SITES, label="xpos")], ["tag"])
     with pytest.raises(SweepError, match=r"covariance='some' means nothing"):
         ClassMoments(SITES, label="tag", covariance="some")
     nothing = swept(ClassMoments(SITES, label="tag"), rows, [None] * COUNT)

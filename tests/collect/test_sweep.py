@@ -20,7 +20,7 @@ from pellucid.collect.moments import Moments
 from pellucid.collect.sweep import sweep
 from pellucid.collect.topk import TopContexts
 from pellucid.corpus import Corpus, Sentence
-from pellucid.errors import OutOfMemory, SiteError, SweepError
+from pellucid.errors import OutOfMemory, PellucidError, SiteError, SweepError
 from pellucid.model import Model
 from tests.collect.sweeping import Patterned, Rows, by_hand, files_of, in_order, reader, stories
 from tests.collect.test_words import TRANSLATED
@@ -263,7 +263,7 @@ def test_a_full_disk_leaves_a_folder_that_goes_on(tmp_path, monkeypatch, at):
         return real(path, mode, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", opened)
-    with pytest.raises(SweepError, match=r"could not be written \(No space left on device\); make room .* is kept\.$"):
+    with pytest.raises(PellucidError, match=r"could not be written \(No space left on device\); make room .* is kept\.$"):
         sweep(model, corpus, WANTED, folder=tmp_path / "s", **SMALL)
     monkeypatch.undo()
     assert not list((tmp_path / "s").rglob("*.part"))

@@ -9,7 +9,6 @@ import torch
 from pellucid.collect.sweep import sweep
 from pellucid.collect.words import word_labels
 from pellucid.corpus import Corpus, Sentence
-from pellucid.errors import SweepError
 from pellucid.model import Batch
 from tests.collect.batches import words_of
 from tests.collect.sweeping import Patterned, Rows, alone, by_hand, in_order, pieces_of, pooled, reader, stories
@@ -283,8 +282,10 @@ def test_a_translation_over_the_limit_does_not_disturb_its_source():
     assert len(in_order(sweep(reader("bart"), corpus, Rows(("encoder.resid.1",))))["word"]) == 2
 
 
-def test_a_label_that_a_sentence_lacks_is_named():
-    sentence = Sentence.of_words(["a", "b"], id="s9", labels={"upos": ("X", None)}, facts={"kind": "k"})
+def test_word_labels_go_before_sentence_labels_and_what_is_absent_is_none():
+    labels = {"upos": ("X", None), "tense": ("past", None)}
+    sentence = Sentence.of_words(["a", "b"], labels=labels, facts={"kind": "k", "tense": "future"})
     assert word_labels(sentence, "upos") == ["X", None]
-    with pytest.raises(SweepError, match=r"Sentence 's9' has no label 'lemma'; it has word, upos, kind\.$"):
-        word_labels(sentence, "lemma")
+    assert word_labels(sentence, "kind") == ["k", "k"]
+    assert word_labels(sentence, "tense") == ["past", None]
+    assert word_labels(sentence, "lemma") == [None, None]

@@ -135,7 +135,7 @@ class _Nowhere:
 
 def _plan(place: Path, models: Sequence[Model], job: Job, corpus: Corpus, shard_tokens: int) -> Plan:
     if (place / PLAN).is_file() and (place / ABOUT).is_file() and corpus.fingerprint is not None:
-        return Plan.from_json((place / PLAN).read_text(encoding="utf-8"))
+        return Plan.read(place / PLAN)
     encoders = [Encoder(model, job.reading) for model in models]
     return make_plan(encoders, corpus, budget=job.budget, shard_tokens=shard_tokens)
 
@@ -191,6 +191,7 @@ def _describe(place: Path, about: Mapping[str, Any], plan: Plan) -> None:
         "counts": asdict(plan.counts),
         "frequent": plan.frequent,
         "notes": notes(plan),
+        "labels": list(plan.labels),
     }
     try:
         (place / SHARDS).mkdir(parents=True, exist_ok=True)

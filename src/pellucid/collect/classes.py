@@ -55,6 +55,10 @@ class ClassMoments(Collector):
     def rows(self) -> tuple[str, ...]:
         return (self.sites,) if isinstance(self.sites, str) else self.sites
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (self.label,)
+
     def open(self, setting: Setting) -> Accumulator:
         columns = self._columns(setting)
         return _ClassSums(columns, shift_of(setting, columns), setting.device, self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from pkgutil import iter_modules
@@ -148,6 +148,11 @@ class Collector(ABC):
         return ()
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels that it reads; one that no sentence of the corpus has is refused before anything runs."""
+        return ()
+
+    @property
     def grouped(self) -> bool:
         """Whether it keeps document groups apart; where none does, shards need not end at groups."""
         return bool(getattr(self, "groups", False))
@@ -215,6 +220,17 @@ def kinds() -> dict[str, type[Collector]]:
 def _tuples(value: Any) -> Any:
     """Lists of JSON as the tuples that frozen dataclasses hold."""
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def check_labels(collectors: Iterable[Collector], known: Sequence[str]) -> None:
+    """Raises where a collector reads a label that the corpus does not have."""
+    for collector in collectors:
+        absent = [name for name in collector.labels if name not in ("word", *known)]
+        if absent:
+            raise SweepError(
+                f"{collector} reads the label {absent[0]!r}, which the corpus does not have; it has "
+                f"{listing(['word', *known], most=40)}."
+            )
 
 
 def described_sites(models: Sequence[ModelFacts]) -> str:

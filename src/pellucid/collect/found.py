@@ -147,13 +147,18 @@ def found_of(about: Mapping[str, Any], states: States, pilots: Mapping[str, Stat
     return Found(
         {name: value for name, value in about.items() if name not in ("counts", "frequent", "sentences")},
         tuple(facts_of_json(each) for each in about["models"]),
-        {name: collector_of(each) for name, each in about["collectors"].items()},
+        {name: collector_of(about["collectors"][name]) for name in sorted(about["collectors"], key=_number)},
         states,
         pilots,
         Counts(**sizes),
-        about["frequent"],
+        dict(sorted(about["frequent"].items(), key=lambda item: (-item[1], item[0]))),
         {int(number): sentence_of_json(each) for number, each in about["sentences"].items()},
     )
+
+
+def _number(name: str) -> int:
+    """The number with which a collector's name begins."""
+    return int(name.partition("-")[0])
 
 
 def facts_to_json(facts: ModelFacts) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +17,7 @@ from torch import Tensor
 from pellucid.collect.collector import Accumulator, Collector, Setting
 from pellucid.collect.found import sentence_to_json
 from pellucid.collect.state import Array, State, write_whole
-from pellucid.collect.words import WordBatch, word_labels
+from pellucid.collect.words import WordBatch, all_words, word_labels
 from pellucid.corpus.sentence import Sentence
 from pellucid.errors import SweepError, listing
 
@@ -122,19 +122,14 @@ class _Writer(Accumulator):
         for name in ["word", *names]:
             known = {number: _labels(each, name) for number, each in self.sentences.items()}
             places = zip(sentence.tolist(), position.tolist(), strict=True)
-            values = [known[number][place] if place >= 0 and known[number] else None for number, place in places]
+            values = [known[number][place] if place >= 0 else None for number, place in places]
             columns[name if name not in columns else f"label_{name}"] = values
         return columns
 
 
-def _labels(sentence: Sentence, name: str) -> list[str | None]:
-    """A label at every word, or nothing where the sentence does not carry it."""
-    if name == "word":
-        second = sentence.second.words if sentence.joint and sentence.second is not None else ()
-        return [*sentence.words, *second]
-    second = sentence.second if sentence.joint else None
-    known = {*sentence.labels, *sentence.facts, *(second.labels if second is not None else ())}
-    return list(word_labels(sentence, name)) if name in known else []
+def _labels(sentence: Sentence, name: str) -> Sequence[str | None]:
+    """A label at every word; `word` is the word as it is written."""
+    return all_words(sentence) if name == "word" else word_labels(sentence, name)
 
 
 def _tensors(rows: Mapping[str, Tensor]) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.collect.encode import looked_at
@@ -71,16 +72,25 @@ class Counts:
 
 @dataclass(frozen=True)
 class Plan:
-    """Shards in the order of the corpus, what they hold together, and the most frequent words."""
+    """Shards in the order of the corpus, what they hold together, the most frequent words, and the labels there are."""
 
     shards: tuple[Shard, ...]
     groups: int
     counts: Counts
     frequent: dict[str, int] = field(default_factory=dict[str, int])
+    labels: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The plan as text; the same plan always gives the same text."""
         return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+
+    @staticmethod
+    def read(path: Path) -> Plan:
+        """The plan in a file."""
+        try:
+            return Plan.from_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SweepError(f"{str(path)!r} is damaged ({error}); delete it, and the plan is made again.") from None
 
     @staticmethod
     def from_json(text: str) -> Plan:
@@ -89,7 +99,7 @@ class Plan:
         shards = tuple(_shard(each) for each in about["shards"])
         sizes: dict[str, Any] = {**about["counts"], "tokens": tuple(about["counts"]["tokens"])}
         counts = Counts(**sizes)
-        return Plan(shards, about["groups"], counts, about["frequent"])
+        return Plan(shards, about["groups"], counts, about["frequent"], tuple(about["labels"]))
 
 
 def _shard(about: dict[str, Any]) -> Shard:
@@ -106,6 +116,7 @@ class _Sizes:
         self.longest = [array("L") for _ in range(models)]
         self.pieces = [array("L") for _ in range(models)]
         self.digests = bytearray()
+        self.labels: set[str] = set()
         self.read = False  # whether there is a word that every model has a token for
 
     def __len__(self) -> int:
@@ -153,7 +164,9 @@ def make_plan(
             )
         )
         first, start = last, start + rows
-    return Plan(tuple(shards), group_of[-1] + 1, counts, dict(words.most_common(KEPT_WORDS)))
+    return Plan(
+        tuple(shards), group_of[-1] + 1, counts, dict(words.most_common(KEPT_WORDS)), tuple(sorted(sizes.labels))
+    )
 
 
 def _measure(
@@ -176,7 +189,9 @@ def _measure(
             else:
                 sizes.new.append(0)
             _note(sizes, encoders[0].reading.pooling, sentence, each)
-            words.update(word.lower() for word in all_words(looked_at(sentence, encoders[0].reading.side)))
+            read = looked_at(sentence, encoders[0].reading.side)
+            words.update(word.lower() for word in all_words(read))
+            sizes.labels.update(read.labels, read.facts, read.second.labels if read.second and read.joint else ())
             tally["words"] += each[0].words
             tally["truncated"] += any(one.lost for one in each)
             tally["lost_words"] += sum(one.lost for one in each)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pellucid.collect.collector import Collector, Setting
+from pellucid.collect.collector import Collector, Setting, check_labels
 from pellucid.collect.found import Found, found_of, sentence_to_json
 from pellucid.collect.progress import Progress
 from pellucid.collect.runner import RECORD, States
@@ -31,6 +31,7 @@ def replay(store: Store, collectors: Collector | Iterable[Collector], *, progres
             f"The store in {str(store.folder)!r} is not complete: {len(store.missing)} shards are missing. Build it to "
             "the end first."
         )
+    check_labels(wanted, store.about["labels"])
     named = {f"{number}-{collector.kind}": collector for number, collector in enumerate(wanted)}
     setting = Setting(store.models, store.about["reading"]["pooling"], torch.device("cpu"))
     keys = {name: _keys(store, setting, collector) for name, collector in named.items()}

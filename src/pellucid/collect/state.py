@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.errors import SweepError
+from pellucid.saving import write_file
 
 Array = np.ndarray[Any, Any]
 FORMAT = 1
@@ -54,7 +54,7 @@ def save_states(path: Path, states: Mapping[str, State], *, durable: bool = True
         for part in sorted(state.arrays)
     }
     facts = {name: state.facts for name, state in states.items()}
-    about = json.dumps({"format": FORMAT, "facts": facts, "check": _checksum(arrays)}, sort_keys=True)
+    about = json.dumps({"format": FORMAT, "facts": facts, "check": _checksum(arrays, facts)}, sort_keys=True)
     write_whole(path, save(arrays, {"about": about}), durable=durable)  # several entries would come in any order
 
 
@@ -73,7 +73,7 @@ def load_states(path: Path) -> dict[str, State]:
                 collector, _, part = name.partition("/")
                 arrays.setdefault(collector, {})[part] = file.get_tensor(name)
         whole = {f"{name}/{part}": array for name, parts in arrays.items() for part, array in parts.items()}
-        if _checksum(whole) != about["check"]:
+        if _checksum(whole, facts) != about["check"]:
             raise ValueError("its content does not fit its checksum")
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise SweepError(
@@ -82,9 +82,9 @@ def load_states(path: Path) -> dict[str, State]:
     return {name: State(arrays.get(name, {}), facts[name]) for name in facts}
 
 
-def _checksum(arrays: Mapping[str, Array]) -> int:
-    """A checksum over the arrays in the order of their names."""
-    value = 0
+def _checksum(arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> int:
+    """A checksum over the facts, and the arrays in the order of their names."""
+    value = zlib.crc32(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(arrays):
         flat = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8)
         value = zlib.crc32(memoryview(flat), value)  # pyright: ignore[reportArgumentType]
@@ -92,32 +92,5 @@ def _checksum(arrays: Mapping[str, Array]) -> int:
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Writes a file under a temporary name, then renames it: readers see all of it or nothing, also after a kill."""
-    work = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with work.open("wb") as file:
-            file.write(content)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        work.replace(path)
-        if durable:
-            sync_folder(path.parent)
-    except OSError as error:
-        work.unlink(missing_ok=True)
-        raise SweepError(
-            f"{str(path)!r} could not be written ({error.strerror}); make room or choose another folder, then run the "
-            "same command again: what is finished is kept."
-        ) from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes a rename durable, where the system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows opens no folders
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Writes a file of a sweep or a store, all of it or nothing, also when killed."""
+    write_file(path, content, durable=durable, advice="Then run the same command again: what is finished is kept.")

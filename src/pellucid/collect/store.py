@@ -55,7 +55,7 @@ class Store:
 
     @staticmethod
     def open(folder: str | Path) -> Store:
-        """A store, complete or still growing; its files are checked when `verify` is called, or when they are read."""
+        """A store, complete or still growing; its files are compared with their hashes by `verify`."""
         folder = Path(folder)
         if not (folder / ABOUT).is_file():
             raise SweepError(f"There is no store in {str(folder)!r}: it has no {ABOUT}.")

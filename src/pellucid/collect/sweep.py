@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pellucid.collect.collector import Collector, Setting
+from pellucid.collect.collector import Collector, Setting, check_labels
 from pellucid.collect.encode import Encoder, Reading, looked_at
 from pellucid.collect.engines import Engine, Inline, default_workers, engine_of, team_of
 from pellucid.collect.found import (
@@ -205,13 +205,14 @@ def _plan(
 ) -> Plan:
     """The plan, from the folder where it was saved, or made by reading the corpus once."""
     if place is not None and (place / ABOUT).is_file() and (place / PLAN).is_file():
-        return Plan.from_json((place / PLAN).read_text(encoding="utf-8"))
+        return Plan.read(place / PLAN)
     if corpus.fingerprint is None and place is not None:
         shown.say(f"The corpus {corpus.name!r} has no fingerprint: if this sweep is stopped it cannot be resumed.")
     shown.begin(f"Reading {corpus.name}", None)
     encoders = [Encoder(model, job.reading) for model in models]
     groups = GROUPS if any(collector.grouped for collector in job.collectors.values()) else 1
     plan = make_plan(encoders, corpus, budget=job.budget, shard_tokens=shard_tokens, groups=groups)
+    check_labels(job.collectors.values(), plan.labels)
     if place is not None:
         write_whole(place / ABOUT, _json(about))  # first: a folder with anything else and no name is not ours
         write_whole(place / PLAN, plan.to_json().encode())

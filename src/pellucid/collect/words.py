@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from pellucid.collect.state import Array
-from pellucid.errors import SweepError, listing
 
 if TYPE_CHECKING:
     from pellucid.corpus import Sentence
@@ -64,18 +63,16 @@ def all_words(sentence: Sentence) -> tuple[str, ...]:
 def word_labels(sentence: Sentence, name: str) -> Sequence[str | None]:
     """A label at every word of a sentence (and of a second one read with it); sentence labels hold for all words.
 
-    `word` is the word itself in small letters. A name that the sentence does not have raises and lists what it has.
+    `word` is the word itself in small letters. A word label goes before a sentence label of the same name. Where the
+    sentence has neither, every word has None.
     """
     if name == "word":
         return [word.lower() for word in all_words(sentence)]
     joined = sentence.second if sentence.joint else None
-    if name in sentence.facts:
-        return [sentence.facts[name]] * len(all_words(sentence))
     parts = [sentence, *([joined] if joined is not None else [])]
-    if not any(name in part.labels for part in parts):
-        known = ["word", *sentence.labels, *sentence.facts]
-        raise SweepError(f"Sentence {sentence.id!r} has no label {name!r}; it has {listing(known, most=40)}.")
-    return [value for part in parts for value in part.labels.get(name, (None,) * len(part.spans))]
+    if name in sentence.facts and not any(name in part.labels for part in parts):
+        return [sentence.facts[name]] * len(all_words(sentence))
+    return [value for part in parts for value in part.label(name)]
 
 
 @dataclass(frozen=True, eq=False)
