@@ -37,7 +37,7 @@ def _measures(chosen: tuple[str, ...], *, threads: int, quick: bool) -> Iterator
 
     shared = tuple(part for part in chosen if part in ("workers", "ray"))  # they share their sweeps
     ways = {
-        "extract": lambda: extract(quick=quick),
+        "extract": lambda: extract(threads=threads, quick=quick),
         "moments": lambda: moments(threads=threads, quick=quick),
         "memory": lambda: memory(quick=quick),
         "workers": lambda: engines(shared, quick=quick),

@@ -32,13 +32,13 @@ class Worker(Peer):
     `ready` is what it said when it was ready.
     """
 
-    def __init__(self, module: str, *arguments: str, peer: bool) -> None:
+    def __init__(self, module: str, *arguments: str, peer: bool, threads: int) -> None:
         if peer and not PYTHON.exists():
             raise PeerError("no bench environment (make bench-venv)")
         self._process = subprocess.Popen(
             [str(PYTHON) if peer else sys.executable, "-m", module, *arguments],
             cwd=ROOT,
-            env=environment(1),
+            env=environment(threads),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

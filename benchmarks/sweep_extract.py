@@ -17,15 +17,16 @@ from benchmarks.timing import Sample, interleave
 
 MODULE = "benchmarks.sweep_extract_worker"
 OURS = ("float32", "float16", "plain")
-LOOPS = {"hdf5": 1.7, "json": 7.0}  # the peers, and how many times as fast as them we mean to be
+LOOPS: dict[str, float | None] = {"hdf5": 1.7, "json": 7.0, "fast-json": None}
+"""The loops beside us, and how many times as fast as them we mean to be; NeuroX writes the first two."""
 TOLERANCE = 1e-4  # relative, of each layer's mean |x|: the same numbers, up to the batch's rounding
 HALF = 1e-3  # the same for float16
 
 
-def extract(*, quick: bool) -> Iterator[Measure]:
-    """CPU-seconds per word on one thread; the model is loaded beforehand, planning and tokenizing are in the time."""
+def extract(*, threads: int, quick: bool) -> Iterator[Measure]:
+    """CPU-seconds per word; the model is loaded beforehand, planning and tokenizing are in the time."""
     count, rounds = (16, 1) if quick else (160, 3)
-    what = "extract: BERT-base, 13 layers"
+    what = f"extract: BERT-base, 13 layers, {threads} thread{'s' if threads > 1 else ''}"
     with tempfile.TemporaryDirectory(prefix="bench-") as name, ExitStack() as stack:
         place = Path(name)
         try:
@@ -36,11 +37,13 @@ def extract(*, quick: bool) -> Iterator[Measure]:
         sentences, source = word_lists(count)
         (place / "sentences.json").write_text(json.dumps(sentences), encoding="utf-8")
         arguments = (str(place / "model"), str(place / "sentences.json"), str(place))
-        workers = {way: stack.enter_context(Worker(MODULE, way, *arguments, peer=False)) for way in OURS}
+        workers = {
+            way: stack.enter_context(Worker(MODULE, way, *arguments, peer=False, threads=threads)) for way in OURS
+        }
         reasons: dict[str, str] = {}
         for way in LOOPS:
             try:
-                workers[way] = stack.enter_context(Worker(MODULE, way, *arguments, peer=True))
+                workers[way] = stack.enter_context(Worker(MODULE, way, *arguments, peer=True, threads=threads))
             except PeerError as error:
                 reasons[way] = str(error)
         check_agreement({way: worker.ready for way, worker in workers.items() if worker.ready})

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pellucid import heads, neurons, overview, zoo
+    from pellucid import heads, neurons, overview, views, zoo
     from pellucid.collect.build import build_store
     from pellucid.collect.classes import ClassMoments
     from pellucid.collect.counts import HeadCounts
@@ -54,7 +54,7 @@ _HOMES = {
     "replay": "pellucid.collect.replay",
     "sweep": "pellucid.collect.sweep",
 }
-_PACKAGES = ("heads", "neurons", "overview", "zoo")
+_PACKAGES = ("heads", "neurons", "overview", "views", "zoo")
 """Topics that are reached through the package: `pellucid.heads.statistics(found)`."""
 
 __all__ = [
@@ -85,6 +85,7 @@ __all__ = [
     "overview",
     "replay",
     "sweep",
+    "views",
     "zoo",
 ]
 

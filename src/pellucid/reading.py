@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pellucid.collect.found import Found
     from pellucid.model.sites import Site
 
-_RANDOM = re.compile(r"\(random, seed \d+\)$")
+_RANDOM = re.compile(r" \(random, seed \d+\)")
 
 
 def control(models: Sequence[ModelFacts]) -> int | None:
     """The number of the first model's randomly initialised twin, known by the name `random_like` gives; or None."""
     for number, model in enumerate(models[1:], start=1):
-        if _RANDOM.search(model.name):
+        if model.name.startswith(models[0].name) and _RANDOM.fullmatch(model.name.removeprefix(models[0].name)):
             return number
     return None
 

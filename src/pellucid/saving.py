@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pellucid.errors import PellucidError
@@ -20,20 +21,37 @@ def check_free(folder: Path) -> None:
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes a folder of files under a temporary name and renames it; one that holds something already is refused."""
+    with whole_folder(folder) as work:
+        try:
+            for name, content in files.items():
+                _write_through(work / name, content)
+        except OSError as error:
+            raise _not_written(folder, error) from error
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Generator[Path]:
+    """A temporary folder to write into, which takes the wanted name when the block ends well, and vanishes otherwise.
+
+    A folder that holds something already is refused.
+    """
     check_free(folder)
     place = folder.resolve()
     work = _beside(place)
     try:
-        work.mkdir()
-        for name, content in files.items():
-            _write_through(work / name, content)
-        _sync_folder(work)
-        if place.is_dir():
-            place.rmdir()
-        work.rename(place)
-        _sync_folder(place.parent)
-    except OSError as error:
-        raise _not_written(folder, error) from error
+        try:
+            work.mkdir()
+        except OSError as error:
+            raise _not_written(folder, error) from error
+        yield work
+        try:
+            _sync_folder(work)
+            if place.is_dir():
+                place.rmdir()
+            work.rename(place)
+            _sync_folder(place.parent)
+        except OSError as error:
+            raise _not_written(folder, error) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -20,8 +20,9 @@ from transformers import PreTrainedTokenizerFast
 from pellucid.collect.collector import Accumulator, Collector, Setting
 from pellucid.collect.encode import Encoder, Reading
 from pellucid.collect.found import Found
+from pellucid.collect.job import Job, facts_of
 from pellucid.collect.plan import Plan, make_plan
-from pellucid.collect.runner import Job, Runner, facts_of
+from pellucid.collect.runner import Runner
 from pellucid.collect.state import State
 from pellucid.collect.words import WordBatch
 from pellucid.corpus import Corpus, Sentence

@@ -86,14 +86,17 @@ def test_subwords_of_windows_are_numbered_on():
     assert done.counts.windowed == 1
 
 
-def test_patterns_of_a_window_stand_at_the_words_own_places():
+def test_patterns_of_a_window_take_no_more_room_than_its_words():
     model = reader("gpt2", limit=24)
     found = sweep(model, Corpus.of([LONG]), Patterned("pattern.0"), long="window", overlap=6, token_budget=24)
     last = found.states["0-test-patterns"].arrays["pattern.0@0"]  # each window overwrites the one before
     _, _, words = windows_by_hand(model, 6)[-1]
-    assert not last[:, : words[0]].any()
-    assert (last[:, words].sum(-1) > 0.99).all()  # a causal model without special tokens looks at words alone
-    assert last[:, words[0], words[0] - 1].all()  # context is looked at
+    width = last.shape[-1]
+    assert len(words) < width < words[-1]  # its own words and their context, not all that stood before
+    own = list(range(width - len(words), width))
+    assert not last[:, : own[0]].any()
+    assert (last[:, own].sum(-1) > 0.99).all()  # a causal model without special tokens looks at words alone
+    assert last[:, own[0], own[0] - 1].all()  # context is looked at
 
 
 def test_a_cut_sentence_keeps_its_beginning_and_what_is_lost_is_counted():
@@ -129,7 +132,7 @@ def test_a_sentence_without_a_translation_is_named():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pooling": "max"}, "There is no pooling='max'; use one of mean, first, last, all."),
+        ({"pooling": "max"}, "There is no pooling='max'; use one of first, last, mean, all."),
         ({"long": "cut"}, "There is no long='cut'; use one of refuse, truncate, window."),
         ({"side": "left"}, "There is no side='left'; use one of source, target."),
         ({"special": True}, "Special tokens are no words"),

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from pellucid.collect import engines
 from pellucid.collect.build import build_store
@@ -154,7 +155,9 @@ def test_a_model_that_changed_behind_the_sweep_is_noticed(tmp_path, forked):
 
 def test_workers_that_die_at_the_start_are_told_of(forked, monkeypatch):
     monkeypatch.setattr(Runner, "open", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-    with pytest.raises(SweepError, match=r"Workers died 3 times while opening the models; .*fewer workers"):
+    with pytest.raises(
+        SweepError, match=r"Workers died 3 times before they could begin \(exit code -9\): .*fewer workers"
+    ):
         sweep(reader("gpt2"), stories(5), Moments("resid.0"), engine="processes", workers=1, **ONE)
 
 
@@ -206,10 +209,11 @@ def test_a_killed_coordinator_leaves_no_workers_behind(tmp_path):
 
 
 def test_engines_that_do_not_exist_are_refused():
+    cpu = torch.device("cpu")
     with pytest.raises(SweepError, match=r"There is no engine 'spark'; use inline, processes, ray or ray://HOST:PORT"):
-        engine_of("spark", None)
+        engine_of("spark", None, cpu)
     with pytest.raises(SweepError, match="at least one worker, not 0"):
-        engine_of("ray", 0)
+        engine_of("ray", 0, cpu)
     with pytest.raises(SweepError, match="The inline engine is one worker, not 2"):
-        engine_of("inline", 2)
-    assert engine_of("processes", 5).workers == 5
+        engine_of("inline", 2, cpu)
+    assert engine_of("processes", 5, cpu).workers == 5

@@ -72,7 +72,7 @@ def test_a_finished_folder_is_read_and_not_run_again(tmp_path, monkeypatch):
     model, corpus = reader("gpt2"), stories(20)
     first = sweep(model, corpus, WANTED, folder=tmp_path / "s", **SMALL)
     before = files_of(tmp_path / "s")
-    assert set(before) == {ABOUT, STATES, "pilots.safetensors"}
+    assert set(before) == {ABOUT, STATES, "pilots.safetensors", "sentences.jsonl"}
     monkeypatch.setattr(Model, "run", lambda *_, **__: pytest.fail("the model ran"))
     again = sweep(model, corpus, WANTED, folder=tmp_path / "s", **SMALL)
     loaded = Found.load(tmp_path / "s")
@@ -81,7 +81,7 @@ def test_a_finished_folder_is_read_and_not_run_again(tmp_path, monkeypatch):
         assert all(other.states[name].same(first.states[name]) for name in first.states)
         assert other.about == first.about
         assert other.counts == first.counts
-        assert other.sentences == first.sentences != {}
+        assert dict(other.sentences) == dict(first.sentences) != {}
         assert dict(other.corpus_words) == dict(first.corpus_words)
         assert other.collectors == first.collectors
     assert files_of(tmp_path / "s") == before
@@ -171,7 +171,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
     with pytest.raises(SweepError, match="cannot be made: its parent is not a folder"):
         sweep(reader("gpt2"), stories(5), WANTED, folder=tmp_path / "no" / "s", **SMALL)
     (tmp_path / "file").write_text("")
-    with pytest.raises(SweepError, match="cannot be made"):
+    with pytest.raises(SweepError, match="is a file; give the name of a folder"):
         sweep(reader("gpt2"), stories(5), WANTED, folder=tmp_path / "file", **SMALL)
 
 

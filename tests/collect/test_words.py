@@ -112,7 +112,8 @@ def test_words_that_are_context_give_no_rows():
     expected = [tensor[0, :2].mean(0), tensor[0, 2], tensor[0, 3:].mean(0), tensor[1, 2], tensor[1, 3]]
     torch.testing.assert_close(words.rows(tensor), torch.stack(expected))
     assert words.positions.tolist() == [0, 1, 2, 3, 4]
-    assert words.ordinal.tolist() == [[0, 1, 2, -1, -1], [-1, -1, -1, 103, 104]]
+    assert words.base.tolist() == [0, 2]
+    assert words.ordinal.tolist() == [[0, 1, 2], [-1, 103, 104]]
 
 
 def test_a_batch_without_words_gives_no_rows():

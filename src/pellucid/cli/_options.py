@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pellucid.errors import ModelError, PellucidError
+from pellucid.errors import ModelError
 
 if TYPE_CHECKING:
     from pellucid.model import Model
@@ -36,9 +37,10 @@ def resumable(folder: Path) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise PellucidError(
-            f"Stopped. What is finished is in {str(folder)!r}; run the same command again to go on from there."
-        ) from None
+        begun = folder.is_dir() and any(folder.glob("*.json"))
+        told = f" What is finished is in {str(folder)!r}; run the same command again to go on." if begun else ""
+        print(f"pellucid: stopped.{told}", file=sys.stderr)
+        sys.exit(130)
 
 
 _DTYPES = ("float32", "bfloat16", "float16", "float64")

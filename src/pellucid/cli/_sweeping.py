@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +30,7 @@ def collector_from(text: str) -> Collector:
     """The collector that words describe: its kind, then sites and options, as in `moments resid.* pairs=diagonal`."""
     from pellucid.collect.collector import collector_of, kinds
 
-    kind, *words = text.split()
+    kind, *words = text.split() or [""]
     known = {name: each for name, each in kinds().items() if name != "keep"}
     if kind not in known:
         raise SweepError(f"There is no collector called {kind!r}; there are {listing(sorted(known))}.")
@@ -43,7 +43,7 @@ def collector_from(text: str) -> Collector:
     for word in words:
         name, equals, value = word.partition("=")
         if equals:
-            options[name] = _value(value)
+            options[name] = _checked(known[kind], name, _value(value))
     try:
         return collector_of({"kind": kind, **options})
     except TypeError as error:
@@ -51,9 +51,16 @@ def collector_from(text: str) -> Collector:
         raise SweepError(f"The collector {kind!r} also needs {missing}: write it as NAME=VALUE.") from error
 
 
-def _required(collector: type[Collector]) -> list[str]:
-    from dataclasses import MISSING
+def _checked(collector: type[Collector], name: str, value: Any) -> Any:
+    """A value of the type that the option has by default, where it has one."""
+    default: Any = next((each.default for each in fields(collector) if each.name == name), None)
+    wanted = {bool: "true or false", int: "a whole number", str: "a word"}.get(type(default))
+    if wanted is not None and type(value) is not type(default):
+        raise SweepError(f"The option {name} of {collector.kind!r} takes {wanted}, not {value!r}.")
+    return value
 
+
+def _required(collector: type[Collector]) -> list[str]:
     return [each.name for each in fields(collector) if each.default is MISSING and each.default_factory is MISSING]
 
 

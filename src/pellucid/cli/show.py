@@ -17,13 +17,23 @@ EXAMPLES = """Examples: pellucid show results/heads ;
 pellucid show results/heads --csv heads.csv --plot heads.svg"""
 
 
+_OTHERS = {
+    "run": "a recorded run, which has tensors",
+    "sweep": "a sweep, which has statistics",
+    "store": "a store, which has activations",
+    "report": "a report, which has several results",
+}
+"""What is saved in the same way as a result, but is none."""
+
+
 def register(app: typer.Typer) -> None:
     app.command(name="show", epilog=EXAMPLES)(show)
 
 
 def show(
     path: Annotated[
-        Path, typer.Argument(help="A folder that Result.save, a report, `pellucid run --out` or a sweep wrote.")
+        Path,
+        typer.Argument(help="A folder that Result.save, `pellucid run --out`, a sweep, store or report wrote."),
     ],
     json: options.Json = False,
     csv: Annotated[Path | None, typer.Option(help="Write the numbers to this CSV file.")] = None,
@@ -32,12 +42,12 @@ def show(
     """Show a saved result: its numbers beside chance, its interval, and where it comes from."""
     from pellucid.results import Result, read_about
 
-    kind = "sweep" if (path / "sweep.json").is_file() else read_about(path).get("kind")
-    if kind in ("run", "sweep"):
+    named = next((kind for kind in ("sweep", "store") if (path / f"{kind}.json").is_file()), None)
+    kind = named or str(read_about(path).get("kind"))
+    if kind in _OTHERS:
         if csv is not None or plot is not None:
-            what = {"run": "recorded run: it has tensors", "sweep": "sweep: it has statistics"}[str(kind)]
-            raise PellucidError(f"{str(path)!r} is a {what}, but no table or figure; --csv and --plot are for results.")
-        _show_other(path, str(kind), json=json)
+            raise PellucidError(f"{str(path)!r} is {_OTHERS[kind]}; --csv and --plot are for single results.")
+        _show_other(path, kind, json=json)
         return
     result = Result.load(path)
     if plot is not None:
@@ -51,17 +61,28 @@ def show(
 
 
 def _show_other(path: Path, kind: str, *, json: bool) -> None:
-    """What is saved in the same way as a result, but is none."""
+    from pellucid.cli._print import print_json
+    from pellucid.results import read_about
+
     if kind == "sweep":
         from pellucid.cli.sweep import show_found
         from pellucid.collect.found import Found
 
         show_found(Found.load(path), json=json)
-        return
-    from pellucid.cli._recorded import show_recorded
-    from pellucid.results import read_about
+    elif kind == "store":
+        from pellucid.cli.store import info
 
-    show_recorded(path, read_about(path), json=json)
+        info(path, verify=False, json=json)
+    elif kind == "run":
+        from pellucid.cli._recorded import show_recorded
+
+        show_recorded(path, read_about(path), json=json)
+    elif json:
+        print_json(read_about(path))
+    else:
+        typer.echo(f"The page is {path / 'report.html'}; open it in a browser. Its results, for pellucid show:")
+        for folder in sorted((path / "results").glob("*/")):
+            typer.echo(f"  {folder}")
 
 
 def _plot(result: Result, path: Path) -> None:

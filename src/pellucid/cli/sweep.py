@@ -114,7 +114,7 @@ def show_found(found: Found, *, json: bool) -> None:
     if json:
         print_json(about)
         return
-    counts = found.counts
+    counts, unmatched, halved = found.counts, found.record["unmatched"], found.record["halved"]
     rows = [
         *(("model", f"{name} ({fingerprint[:12]})") for name, fingerprint in about["models"].items()),
         ("corpus", f"{about['corpus']['name']} ({(about['corpus']['fingerprint'] or 'no fingerprint')[:12]})"),
@@ -122,6 +122,8 @@ def show_found(found: Found, *, json: bool) -> None:
         ("words", f"{counts.words:,}"),
         ("tokens", ", ".join(f"{number:,}" for number in counts.tokens)),
         *(("note", line) for line in about["notes"]),
+        *([("note", f"{unmatched:,} words that only some of the models have are left out.")] if unmatched else []),
+        *([("note", f"memory ran out: {len(halved)} shards ran with smaller batches")] if halved else []),
         *(("gathered", text) for text in about["collectors"].values()),
     ]
     print_table(["what", "is"], rows)

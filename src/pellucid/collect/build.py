@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,11 @@ from pellucid.collect.collector import Patterns, Setting
 from pellucid.collect.encode import Encoder, Reading
 from pellucid.collect.engines import engine_of
 from pellucid.collect.found import facts_to_json
+from pellucid.collect.job import Job, make_job
 from pellucid.collect.keep import DTYPES, SHARDS, Keep
 from pellucid.collect.plan import Plan, make_plan, notes, read_shards
 from pellucid.collect.progress import Progress, readable_bytes
-from pellucid.collect.runner import Job, States, facts_of
+from pellucid.collect.runner import States
 from pellucid.collect.state import FORMAT, write_whole
 from pellucid.collect.store import ABOUT, PLAN, Store
 from pellucid.collect.sweep import threads_for, using_threads
@@ -62,29 +63,29 @@ def build_store(
     """
     opened = [models] if isinstance(models, Model) else list(models)
     place = Path(folder)
-    reading = Reading(pooling, special, long, overlap, side)
     if not 0 <= part[0] < part[1]:
         raise SweepError(f"part={part} means nothing: give (i, n) with i from 0 to n − 1.")
-    facts = tuple(facts_of(model, side=side) for model in opened)
     patterns = (sites,) if isinstance(sites, str) else tuple(sites)
-    budget = token_budget or (2048 if opened[0].device.type == "cpu" else 16384)
     keep = Keep(patterns, str(place.absolute()), dtype)
-    job = Job(tuple(model.recipe for model in opened), facts, reading, {"keep": keep}, budget)
-    setting = Setting(facts, pooling, torch.device("cpu"))
+    reading = Reading(pooling, special, long, overlap, side)
+    job = make_job(opened, {"keep": keep}, reading, token_budget=token_budget)
+    chosen = engine_of(engine, workers, opened[0].device)
+    setting = Setting(job.models, pooling, torch.device("cpu"))
     widths = {key: setting.width(key) for key in setting.keys(patterns)}
     about: dict[str, Any] = {
         "format": FORMAT,
         "kind": "store",
-        "models": [facts_to_json(each) for each in facts],
+        "models": [facts_to_json(each) for each in job.models],
         "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "unit": corpus.unit},
         "reading": asdict(reading),
         "dtype": dtype,
         "widths": widths,
-        "budget": budget,
+        "device": opened[0].device.type,
+        "threads": _threads(place, threads) or threads_for(threads, chosen),
+        "budget": job.budget,
         "shard_tokens": shard_tokens,
         "versions": versions(),
     }
-    chosen = engine_of(engine, workers)
     with Progress(progress) as shown:
         _refuse_other(place, about)
         shown.begin(f"Reading {corpus.name}", None)
@@ -99,13 +100,17 @@ def build_store(
             shown.say(line)
         total = sum(plan.shards[index].tokens for index in missing)
         shown.begin("Building the store", total)
-        count = threads_for(threads, chosen)
-        with using_threads(count), tempfile.TemporaryDirectory(prefix="pellucid-") as work:
-            job = Job(job.recipes, facts, reading, {"keep": keep}, budget, count)
+        with using_threads(about["threads"]), tempfile.TemporaryDirectory(prefix="pellucid-") as work:
+            job = replace(job, threads=about["threads"])
             done = chosen.run(job, opened, read_shards(plan, corpus, missing), _Nowhere(Path(work), len(plan.shards)))
             for shard in done:
                 shown.advance(shard.tokens)
     return _tidied(Store.open(place))
+
+
+def _threads(place: Path, asked: int | None) -> int | None:
+    """The threads to go on with in a store that was begun, unless others are asked for."""
+    return asked or (Store.open(place).about.get("threads") if (place / ABOUT).is_file() else None)
 
 
 def _tidied(store: Store) -> Store:

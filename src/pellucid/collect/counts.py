@@ -45,7 +45,8 @@ class HeadCounts(Collector):
     `confidence` max α over words (and its square); `entropy` −Σα ln α over words and single special tokens (and its
     square); `distance` Σα|i−j| and `words` Σα over words; mass on the `first` special token, on all `other` tokens that
     are no word, on the first position (`sink`), on `self`, `previous` and `next` word. Counts of argmax − i from
-    −offsets to offsets, and further. The same of uniform attention over what a query may see is the chance level.
+    −offsets to offsets, and further. The same of uniform attention over what a query may see (in a sliding window
+    too: all before it) is the chance level.
     """
 
     kind: ClassVar[str] = "head-counts"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from pellucid.collect.words import POOLINGS
-from pellucid.corpus.align import Window, truncated, windows, word_index
+from pellucid.corpus.align import POOLINGS, Window, truncated, windows, word_index
 from pellucid.errors import SweepError, TextError, listing
 from pellucid.model.batch import Batch
 from pellucid.model.tokens import pad_id, padded, targets

@@ -13,8 +13,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
+from pellucid.collect.job import Job
 from pellucid.collect.plan import Shard
-from pellucid.collect.runner import Job, Runner, States
+from pellucid.collect.runner import Runner, States
 from pellucid.collect.state import save_states
 from pellucid.errors import PellucidError, SweepError, listing
 
@@ -98,9 +101,9 @@ class Processes:
                         if worker.task is not None:
                             _count_death(worker, deaths)
                             waiting.append(worker.task)
-                        elif not worker.ready:
-                            _count_start(deaths)
                         worker.process.join()
+                        if worker.task is None and not worker.ready:
+                            _count_start(deaths, worker.process.exitcode)
                         team[place] = _start(job, tree, devices[place])
                     elif message[0] == "done":
                         assert worker.task is not None
@@ -113,17 +116,15 @@ class Processes:
                 worker.process.join()
 
 
-def _devices(models: list[Model], workers: int) -> list[str | None]:
-    """Each worker's device: None for the models' own; accelerators are dealt out where there are several."""
+def _devices(models: list[Model], workers: int) -> list[str]:
+    """Each worker's device: accelerators are dealt out where there are several."""
     device = models[0].device
     if device.type == "cpu":
-        return [None] * workers
-    import torch
-
+        return ["cpu"] * workers
     return [f"{device.type}:{number % torch.accelerator.device_count()}" for number in range(workers)]
 
 
-def _start(job: Job, tree: Sink, device: str | None) -> _Worker:
+def _start(job: Job, tree: Sink, device: str) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     options = {"folder": str(tree.folder), "durable": tree.durable, "device": device}
@@ -187,15 +188,17 @@ def _count_death(worker: _Worker, deaths: dict[int, int]) -> None:
     )
 
 
-def _count_start(deaths: dict[int, int]) -> None:
+def _count_start(deaths: dict[int, int], code: int | None) -> None:
     deaths[-1] = deaths.get(-1, 0) + 1
     if deaths[-1] >= DEATHS:
         raise SweepError(
-            f"Workers died {DEATHS} times while opening the models; if memory is short, use fewer workers (--workers)."
+            f"Workers died {DEATHS} times before they could begin (exit code {code}): a script must start its work "
+            "under if __name__ == '__main__', a collector of your own must be in a module and not in a notebook, and "
+            "if memory is short, use fewer workers (--workers)."
         )
 
 
-def _work(pipe: Connection, job: Job, *, folder: str, durable: bool, device: str | None) -> None:
+def _work(pipe: Connection, job: Job, *, folder: str, durable: bool, device: str) -> None:
     """What a worker process does: opens the models, then shard after shard until the pipe closes."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
@@ -230,7 +233,7 @@ def _portable(error: Exception) -> Exception:
     return RuntimeError(f"{type(error).__name__} in a worker: {error}\n{story}")
 
 
-def engine_of(name: str, workers: int | None) -> Engine:
+def engine_of(name: str, workers: int | None, device: torch.device) -> Engine:
     """The engine of a name: `inline`, `processes`, `ray` or `ray://address`."""
     if name == "inline":
         if workers not in (None, 1):
@@ -239,7 +242,7 @@ def engine_of(name: str, workers: int | None) -> Engine:
     if workers is not None and workers < 1:
         raise SweepError(f"A sweep needs at least one worker, not {workers}.")
     if name == "processes":
-        return Processes(workers or default_workers())
+        return Processes(workers or (default_workers() if device.type == "cpu" else torch.accelerator.device_count()))
     if name == "ray" or name.startswith("ray:"):
         from pellucid.collect.ray_engine import RayEngine
 

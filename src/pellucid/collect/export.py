@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 
 from pellucid.collect.store import Store
 from pellucid.errors import SweepError
-from pellucid.saving import check_free
+from pellucid.saving import whole_folder
 
 
 def export_npy(store: Store, folder: str | Path) -> Path:
@@ -36,22 +35,14 @@ def _whole(store: Store, folder: Path, write: Any) -> Path:
         raise SweepError(
             f"The store is not complete: {len(store.missing)} shards are missing. Build it to the end first."
         )
-    check_free(folder)
-    work = folder.absolute().with_name(f".{folder.name}.part")
-    shutil.rmtree(work, ignore_errors=True)
-    try:
-        work.mkdir()
-        write(store, work)
-        store.words().to_csv(work / "words.csv", index=False)
-        if folder.is_dir():
-            folder.rmdir()
-        work.rename(folder.absolute())
-    except OSError as error:
-        raise SweepError(
-            f"{str(folder)!r} could not be written ({error.strerror}); make room and try again."
-        ) from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with whole_folder(folder) as work:
+        try:
+            write(store, work)
+            store.words().to_csv(work / "words.csv", index=False)
+        except OSError as error:
+            raise SweepError(
+                f"{str(folder)!r} could not be written ({error.strerror}); make room and try again."
+            ) from error
     return folder
 
 

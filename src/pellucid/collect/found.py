@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -20,7 +20,44 @@ if TYPE_CHECKING:
     from pellucid.results import Provenance
 
 ABOUT, STATES, PILOTS = "sweep.json", "states.safetensors", "pilots.safetensors"
+SENTENCES = "sentences.jsonl"
 C = TypeVar("C", bound=Collector)
+
+
+class KeptSentences(Mapping[int, "Sentence"]):
+    """The sentences that tables point to, by their number in the corpus; kept as text until one is asked for."""
+
+    def __init__(self, lines: Mapping[int, bytes]) -> None:
+        self._lines = lines
+
+    @staticmethod
+    def of(sentences: Iterable[tuple[int, Sentence]]) -> KeptSentences:
+        """Some sentences, by their numbers."""
+        return KeptSentences(
+            {number: json.dumps(sentence_to_json(each), ensure_ascii=False).encode() for number, each in sentences}
+        )
+
+    @staticmethod
+    def read(path: Path) -> KeptSentences:
+        """The sentences of a file that `to_bytes` made."""
+        try:
+            parts = [line.partition(b"\t") for line in path.read_bytes().splitlines()]
+            return KeptSentences({int(number): text for number, _, text in parts})
+        except (OSError, ValueError) as error:
+            raise SweepError(f"{str(path)!r} is damaged or missing ({error}); the sweep cannot be read.") from None
+
+    def to_bytes(self) -> bytes:
+        """One line for each: its number, a tab, and JSON."""
+        return b"".join(b"%d\t%s\n" % (number, self._lines[number]) for number in sorted(self._lines))
+
+    def __getitem__(self, number: int) -> Sentence:
+        return sentence_of_json(json.loads(self._lines[number]))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +75,7 @@ class Found:
     pilots: Mapping[str, State]
     counts: Counts
     corpus_words: Mapping[str, int]
-    sentences: Mapping[int, Sentence]
+    sentences: KeptSentences
 
     def __getitem__(self, which: type[Collector] | Collector | str) -> Any:
         name = self._name(which)
@@ -107,12 +144,18 @@ class Found:
         corpus = self.about["corpus"]
         return Provenance(
             function=function,
-            arguments={**dict(arguments or {}), "sweep": self.about["reading"]},
+            arguments={**dict(arguments or {}), "sweep": self._settings()},
             models=tuple({"name": model.name, "fingerprint": model.fingerprint} for model in self.models),
             corpus={**corpus, "sentences": self.counts.sentences, "words": self.counts.words},
             seed=seed,
             versions=self.about["versions"],
         )
+
+    def _settings(self) -> dict[str, Any]:
+        """The settings of the sweep that its numbers depend on."""
+        names = ("reading", "collectors", "device", "budget", "shard_tokens", "threads", "dtype")
+        told = {name: self.about[name] for name in names if name in self.about}
+        return {**told, "models": [{"dtype": each.dtype, "attention": each.attention} for each in self.models]}
 
     @staticmethod
     def load(folder: str | Path) -> Found:
@@ -122,9 +165,9 @@ class Found:
             raise SweepError(f"There is no sweep in {str(folder)!r}: it has no {ABOUT}.")
         if not (folder / STATES).is_file():
             raise SweepError(f"The sweep in {str(folder)!r} is not finished; run the same command again to finish it.")
-        about = read_about(folder)
         pilots = load_states(folder / PILOTS) if (folder / PILOTS).is_file() else {}
-        return found_of(about, load_states(folder / STATES), pilots)
+        sentences = KeptSentences.read(folder / SENTENCES)
+        return found_of(read_about(folder), load_states(folder / STATES), pilots, sentences)
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -141,18 +184,18 @@ def read_about(folder: Path) -> dict[str, Any]:
     return about
 
 
-def found_of(about: Mapping[str, Any], states: States, pilots: Mapping[str, State]) -> Found:
+def found_of(about: Mapping[str, Any], states: States, pilots: Mapping[str, State], sentences: KeptSentences) -> Found:
     """The parts of a finished sweep put together."""
     sizes: dict[str, Any] = {**about["counts"], "tokens": tuple(about["counts"]["tokens"])}
     return Found(
-        {name: value for name, value in about.items() if name not in ("counts", "frequent", "sentences")},
+        {name: value for name, value in about.items() if name not in ("counts", "frequent")},
         tuple(facts_of_json(each) for each in about["models"]),
         {name: collector_of(about["collectors"][name]) for name in sorted(about["collectors"], key=_number)},
         states,
         pilots,
         Counts(**sizes),
         dict(sorted(about["frequent"].items(), key=lambda item: (-item[1], item[0]))),
-        {int(number): sentence_of_json(each) for number, each in about["sentences"].items()},
+        sentences,
     )
 
 

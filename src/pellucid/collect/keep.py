@@ -104,7 +104,7 @@ class _Writer(Accumulator):
             if not bool(torch.isfinite(value).all()):
                 raise SweepError(
                     f"{key} has values that {self.keep.dtype} cannot hold (over 65,504 for float16, or not a number "
-                    "in the model itself); use --dtype bfloat16 or float32."
+                    "in the model itself); keep them as bfloat16 or float32 (--keep bfloat16)."
                 )
 
     def _columns(self, numbers: Array) -> dict[str, Any]:

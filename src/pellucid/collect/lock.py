@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,9 @@ def locked(folder: Path) -> Generator[None]:
     try:
         folder.mkdir(parents=False, exist_ok=True)
         file = (folder / ".lock").open("w")
-    except (FileNotFoundError, NotADirectoryError, FileExistsError):
+    except FileExistsError:
+        raise SweepError(f"{str(folder)!r} is a file; give the name of a folder.") from None
+    except (FileNotFoundError, NotADirectoryError):
         raise SweepError(f"The folder {str(folder)!r} cannot be made: its parent is not a folder.") from None
     except OSError as error:
         raise SweepError(f"The folder {str(folder)!r} cannot be written ({error.strerror}).") from None
@@ -30,7 +33,10 @@ def locked(folder: Path) -> Generator[None]:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+                    yield  # a file system without such locks
+                    return
                 raise SweepError(
                     f"Another run is writing to {str(folder)!r} right now; wait for it, or give another folder."
                 ) from None

@@ -16,13 +16,12 @@ from pellucid.collect.encode import looked_at
 from pellucid.collect.words import all_words
 from pellucid.corpus.sentence import digest
 from pellucid.errors import SweepError
+from pellucid.uncertainty import GROUPS
 
 if TYPE_CHECKING:
     from pellucid.collect.encode import Encoded, Encoder
     from pellucid.corpus import Corpus, Sentence
 
-GROUPS = 10
-"""Document groups for the jackknife."""
 KEPT_WORDS = 50_000
 """Distinct words whose counts are kept."""
 _AT_ONCE = 512  # sentences tokenized together

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from types import TracebackType
 from typing import Any
@@ -31,9 +32,11 @@ class Progress:
             self._bar.stop()
 
     def say(self, line: str) -> None:
-        """One line above the bar."""
+        """One line above the bar; without one, in the log (`logging.getLogger("pellucid")`)."""
         if self._bar is not None:
             self._bar.console.print(line, highlight=False, markup=False)
+        else:
+            logging.getLogger("pellucid").info(line)
 
     def begin(self, what: str, total: int | None, done: int = 0) -> None:
         """Starts a new bar; work `done` earlier counts for what is left, not for the speed."""

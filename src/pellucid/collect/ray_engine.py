@@ -11,8 +11,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pellucid.collect.engines import DEATHS, Sink, Tasks, default_workers
+from pellucid.collect.job import Job
 from pellucid.collect.plan import Shard
-from pellucid.collect.runner import Job, Runner, States, merge_states
+from pellucid.collect.runner import Runner, States, merge_states
 from pellucid.errors import PellucidError, SweepError
 
 if TYPE_CHECKING:
@@ -26,13 +27,15 @@ _BLOCK = 3  # at most 2³ shards are merged in the cluster before their state is
 class _Actor:
     """Lives in the cluster: opens the models once, then runs shard after shard."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, device: str) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        self.job = job
+        self.job, self.device = job, device
 
     @cached_property
     def runner(self) -> Runner:
-        return Runner.open(self.job)  # not at the start: Ray would tell of an error there as of a death
+        return Runner.open(
+            self.job, device=self.device
+        )  # not at the start: Ray would tell of an error there as of a death
 
     def shard(self, shard: Shard, sentences: list[Sentence]) -> States:
         return self.runner.shard(shard, sentences)
@@ -56,12 +59,11 @@ class RayEngine:
 
     def run(self, job: Job, models: list[Model], tasks: Tasks, tree: Sink) -> Iterator[Shard]:
         """Yields each shard when it is done."""
-        with _connected(self.address) as ray:
+        with _connected(self.address, (self.workers or 1) * (job.threads or 1)) as ray:
             graphics = models[0].device.type == "cuda"
-            workers = self.workers or (int(ray.cluster_resources().get("GPU", 1)) if graphics else default_workers())
             needs = {"num_cpus": job.threads or 1, "num_gpus": int(graphics)}
-            hire = partial(_hire, ray, ray.put(job), needs)
-            team = [hire(tries=DEATHS) for _ in range(workers)]
+            hire = partial(_hire, ray, ray.put(job), needs, models[0].device.type)
+            team = [hire(tries=DEATHS) for _ in range(_room(ray, needs, self.workers))]
             level = _level(tree.count, len(team))
             blocks = (list(block) for _, block in groupby(tasks, key=lambda task: task[0].index >> level))
             cluster = _Cluster(ray, team, hire, job, level, tree)
@@ -76,10 +78,25 @@ class RayEngine:
                     yield cluster.next_done()
 
 
-def _hire(ray: Any, job: Any, needs: Mapping[str, int], *, tries: int) -> Any:
+def _room(ray: Any, needs: Mapping[str, int], asked: int | None) -> int:
+    """How many actors to start: as many as asked for, or as there is room for; more than that would wait for ever."""
+    there = ray.cluster_resources()
+    room = int(there.get("CPU", 0)) // needs["num_cpus"]
+    if needs["num_gpus"]:
+        room = min(room, int(there.get("GPU", 0)))
+    if room < 1 or (asked or 1) > room:
+        raise SweepError(
+            f"Ray has {there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs, room for {room} workers of "
+            f"{needs['num_cpus']} threads{' and a GPU' if needs['num_gpus'] else ''}, and {asked or 1} were asked for; "
+            "use fewer workers or threads."
+        )
+    return asked or room
+
+
+def _hire(ray: Any, job: Any, needs: Mapping[str, int], device: str, *, tries: int) -> Any:
     """An actor that tries each task so often, started again after each death, or not at all for a single try."""
     restarts = -1 if tries > 1 else 0
-    return ray.remote(_Actor).options(max_restarts=restarts, max_task_retries=tries - 1, **needs).remote(job)
+    return ray.remote(_Actor).options(max_restarts=restarts, max_task_retries=tries - 1, **needs).remote(job, device)
 
 
 @dataclass
@@ -185,7 +202,7 @@ def _level(count: int, workers: int) -> int:
 
 
 @contextmanager
-def _connected(address: str | None) -> Generator[Any]:
+def _connected(address: str | None, cores: int) -> Generator[Any]:
     """Ray, connected to a cluster or started here; what was started here is stopped again."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -199,7 +216,7 @@ def _connected(address: str | None) -> Generator[Any]:
         return
     options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     if address is None and "RAY_ADDRESS" not in os.environ:
-        options |= {"include_dashboard": False, "num_cpus": max(2, default_workers())}
+        options |= {"include_dashboard": False, "num_cpus": max(2, default_workers(), cores)}
     try:
         library.init(address=address, **options)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from pellucid.collect.collector import Collector, Setting, check_labels
-from pellucid.collect.found import Found, found_of, sentence_to_json
+from pellucid.collect.found import Found, KeptSentences, found_of
 from pellucid.collect.progress import Progress
 from pellucid.collect.runner import RECORD, States
 from pellucid.collect.state import State
@@ -38,7 +37,6 @@ def replay(store: Store, collectors: Collector | Iterable[Collector], *, progres
     every = tuple(dict.fromkeys(key for each in keys.values() for key in each))
     tree = Tree(named, len(store.entries), None)
     pilots: dict[str, State] = {}
-    numbers: dict[int, dict[str, Any]] = {}
     try:
         with Progress(progress) as shown:
             shown.begin("Replaying", store.rows)
@@ -54,16 +52,18 @@ def replay(store: Store, collectors: Collector | Iterable[Collector], *, progres
     finally:
         tree.close()
     shown_sentences = {n for name, each in named.items() for n in each.sentences(states[name])}
-    for entry in store.entries:
-        found = store.sentences(entry)
-        numbers |= {n: sentence_to_json(found[n]) for n in shown_sentences & found.keys()}
+    kept = KeptSentences.of(
+        (number, sentence)
+        for entry in store.entries
+        for number, sentence in store.sentences(entry).items()
+        if number in shown_sentences
+    )
     about = {
         **store.about,
         "kind": "sweep",
         "collectors": {name: each.describe() for name, each in named.items()},
-        "sentences": {str(number): told for number, told in sorted(numbers.items())},
     }
-    return found_of(json.loads(json.dumps(about)), states, pilots)
+    return found_of(json.loads(json.dumps(about)), states, pilots, kept)
 
 
 def _keys(store: Store, setting: Setting, collector: Collector) -> tuple[str, ...]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.collect.collector import Accumulator, Collector, ModelFacts, Setting, split_key
-from pellucid.collect.encode import Encoded, Encoder, Reading, Row, looked_at
+from pellucid.collect.collector import Accumulator, Collector, Setting, split_key
+from pellucid.collect.encode import Encoded, Encoder, Row, looked_at
+from pellucid.collect.job import Job
 from pellucid.collect.plan import PlannedBatch, Shard
 from pellucid.collect.state import Array, State
-from pellucid.collect.words import WordBatch, Words
+from pellucid.collect.words import WordBatch, Words, all_words
 from pellucid.errors import OutOfMemory, SweepError
 from pellucid.model import Model
+from pellucid.model.model import ran_out
 from pellucid.model.sites import Site, single
 
 if TYPE_CHECKING:
@@ -28,42 +30,6 @@ RECORD = "record"
 _POSITIONS = 1 << 24  # more than a sentence has words
 States = dict[str, State]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Job:
-    """All that a worker needs to run shards, in this process or another."""
-
-    recipes: tuple[Callable[..., Model], ...]
-    models: tuple[ModelFacts, ...]
-    reading: Reading
-    collectors: Mapping[str, Collector]
-    budget: int
-    threads: int | None = None
-    pilots: Mapping[str, State] = field(default_factory=dict[str, State])
-
-
-def facts_of(model: Model, *, side: str) -> ModelFacts:
-    """What a sweep must know of a model; of an encoder–decoder, only the sites of the side that is looked at."""
-    if not hasattr(model.hf, "config"):
-        raise SweepError(
-            f"{model.name!r} is a wrapped module, whose tokens cannot be aligned with words; a sweep takes "
-            "transformers models."
-        )
-    sites = tuple(site for site in model.sites if _visible(model, site, side))
-    sizes = {str(site): model.size(site) for site in sites}
-    dtype = str(next(model.hf.parameters()).dtype).removeprefix("torch.")
-    return ModelFacts(model.name, model.fingerprint, sites, sizes, model.causal, model.attention, dtype)
-
-
-def _visible(model: Model, site: Site, side: str) -> bool:
-    """Whether a site's tokens are those of the side that is looked at."""
-    config: Any = model.hf.config
-    if not getattr(config, "is_encoder_decoder", False):
-        return True
-    if site.stack is None:
-        return (site.kind == "logits") == (side == "target")
-    return site.stack == ("encoder" if side == "source" else "decoder")
 
 
 class Runner:
@@ -97,9 +63,9 @@ class Runner:
 
     def pilot(self, shard: Shard, sentences: Sequence[Sentence]) -> States:
         """What a batch from the middle of the first shard tells all shards beforehand."""
-        encoded = [encoder.encode(sentences) for encoder in self.encoders]
         batch = shard.batches[len(shard.batches) // 2]
-        rows, _ = self._within_memory(lambda: self._together(shard, batch, sentences, encoded, {}))
+        read = self._read(shard, sentences, batch.members)
+        rows, _ = self._within_memory(lambda: self._together(read, batch, {}))
         found: States = {}
         for name, collector in self.job.collectors.items():
             told = collector.pilot(rows, self.setting(name, shard)) if collector.rows else None
@@ -122,9 +88,11 @@ class Runner:
         while True:
             try:
                 return work()
-            except OutOfMemory as error:
-                if self.budget < 2 or isinstance(error, _TooLarge):
+            except (OutOfMemory, RuntimeError, MemoryError) as error:
+                if not isinstance(error, OutOfMemory) and not ran_out(error):
                     raise
+                if self.budget < 2 or isinstance(error, _TooLarge):
+                    raise _no_room(error, self.models[0].device) from error
                 self.budget //= 2
                 self.halved += 1
             gc.collect()
@@ -134,54 +102,53 @@ class Runner:
     def _gather(self, shard: Shard, sentences: Sequence[Sentence], announce: Callable[[int], None]) -> States:
         job = self.job
         accumulators = {name: each.open(self.setting(name, shard)) for name, each in job.collectors.items()}
-        encoded = [encoder.encode(sentences) for encoder in self.encoders]
+        read = self._read(shard, sentences)
         unmatched = 0
         for number, batch in enumerate(shard.batches):
             announce(number)
-            unmatched += self._add(shard, batch, sentences, encoded, accumulators)
+            unmatched += self._add(read, batch, accumulators)
         states = {name: accumulator.state() for name, accumulator in accumulators.items()}
         return {**states, RECORD: State({}, {"unmatched": unmatched, "halved": []})}
 
     def alone(self, sentence: Sentence) -> None:
         """One sentence through models and collectors, and nothing kept: to find the one that a worker dies of."""
-        encoded = [encoder.encode([sentence]) for encoder in self.encoders]
-        each = encoded[0][0]
-        rows = each.counting if self.job.reading.pooling == "all" else each.words
-        batch = PlannedBatch((0,), tuple(own[0].longest for own in encoded))
-        shard = Shard(0, 0, 1, 0, rows, each.tokens, 0, "", (batch,))
+        encoded = [encoder.encode([sentence])[0] for encoder in self.encoders]
+        rows = encoded[0].counting if self.job.reading.pooling == "all" else encoded[0].words
+        batch = PlannedBatch((0,), tuple(each.longest for each in encoded))
+        shard = Shard(0, 0, 1, 0, rows, encoded[0].tokens, 0, "", (batch,))
         accumulators = {name: each.open(self.setting(name, shard)) for name, each in self.job.collectors.items()}
-        self._add(shard, batch, [sentence], encoded, accumulators)
+        self._add(self._read(shard, [sentence]), batch, accumulators)
 
-    def _add(
-        self,
-        shard: Shard,
-        batch: PlannedBatch,
-        sentences: Sequence[Sentence],
-        encoded: Sequence[Sequence[Encoded]],
-        accumulators: Mapping[str, Accumulator],
-    ) -> int:
+    def _read(self, shard: Shard, sentences: Sequence[Sentence], wanted: Sequence[int] | None = None) -> _Read:
+        """A shard's sentences as every model reads them; only those at the wanted places, where that is enough."""
+        reading = self.job.reading
+        chosen = range(len(sentences)) if wanted is None or reading.pooling == "all" else wanted
+        encoded = [
+            dict(zip(chosen, encoder.encode([sentences[place] for place in chosen]), strict=True))
+            for encoder in self.encoders
+        ]
+        if reading.pooling == "all":
+            sizes = [encoded[0][place].counting for place in chosen]
+        else:
+            sizes = [len(all_words(looked_at(sentence, reading.side))) for sentence in sentences]
+        starts = shard.start + np.concatenate([[0], np.cumsum(sizes[:-1], dtype=np.int64)]).astype(np.int64)
+        return _Read(shard, sentences, encoded, starts)
+
+    def _add(self, read: _Read, batch: PlannedBatch, accumulators: Mapping[str, Accumulator]) -> int:
         """One planned batch into every accumulator; how many words only some of the models have."""
-        rows, alone = self._together(shard, batch, sentences, encoded, accumulators)
+        rows, alone = self._together(read, batch, accumulators)
         for name, collector in self.job.collectors.items():
             if collector.rows and rows.size:
                 accumulators[name].add(rows)
         return alone
 
     def _together(
-        self,
-        shard: Shard,
-        batch: PlannedBatch,
-        sentences: Sequence[Sentence],
-        encoded: Sequence[Sequence[Encoded]],
-        accumulators: Mapping[str, Accumulator],
+        self, read: _Read, batch: PlannedBatch, accumulators: Mapping[str, Accumulator]
     ) -> tuple[WordBatch, int]:
         """The rows of one planned batch, for the words that every model has, and how many words only some have."""
-        parts = [
-            self._one_model(number, shard, batch, sentences, encoded[number], accumulators)
-            for number in range(len(self.models))
-        ]
-        side = self.job.reading.side
-        members = {shard.first + member: looked_at(sentences[member], side) for member in batch.members}
+        parts = [self._one_model(number, read, batch, accumulators) for number in range(len(self.models))]
+        shard, side = read.shard, self.job.reading.side
+        members = {shard.first + member: looked_at(read.sentences[member], side) for member in batch.members}
         first = parts[0]
         if len(parts) == 1:
             rows, kept, alone = first.rows, slice(None), 0
@@ -199,54 +166,37 @@ class Runner:
         return found, alone
 
     def _one_model(
-        self,
-        number: int,
-        shard: Shard,
-        batch: PlannedBatch,
-        sentences: Sequence[Sentence],
-        encoded: Sequence[Encoded],
-        accumulators: Mapping[str, Accumulator],
+        self, number: int, read: _Read, batch: PlannedBatch, accumulators: Mapping[str, Accumulator]
     ) -> _Part:
-        starts = _starts(shard, encoded, self.job.reading.pooling)
-        flat = [(member, row) for member in batch.members for row in encoded[member].rows]
+        """One model's rows of one planned batch, in as many passes as the budget asks for."""
+        flat = [(member, row) for member in batch.members for row in read.encoded[number][member].rows]
         size = max(1, self.budget // batch.lengths[number])
         parts: list[_Part] = []
         for place in range(0, len(flat), size):
             chunk = flat[place : place + size]
-            words = self._words(number, shard, chunk, batch.lengths[number], sentences, encoded, starts)
+            words = self._words(number, read, chunk, batch.lengths[number])
             try:
                 parts.append(self._forward(number, words, accumulators))
             except OutOfMemory as error:
                 if len(chunk) == 1:  # padded to the longest, so it is the longest that is too large
-                    longest = max(flat, key=lambda each: len(each[1].ids))[0]
-                    raise _TooLarge(f"{error!s} (sentence {sentences[longest].id!r}, alone in its batch)") from error
+                    longest = read.sentences[max(flat, key=lambda each: len(each[1].ids))[0]]
+                    raise _TooLarge(f"{error!s} (sentence {longest.id!r}, alone in its batch)") from error
                 raise
         return _joined(parts)
 
-    def _words(
-        self,
-        number: int,
-        shard: Shard,
-        chunk: Sequence[tuple[int, Row]],
-        length: int,
-        sentences: Sequence[Sentence],
-        encoded: Sequence[Encoded],
-        starts: Array,
-    ) -> Words:
+    def _words(self, number: int, read: _Read, chunk: Sequence[tuple[int, Row]], length: int) -> Words:
+        """The words of some rows of tokens, and the batch that holds them."""
         members = [member for member, _ in chunk]
         reading = self.job.reading
-        batch = self.encoders[number].batch(
-            [row for _, row in chunk], [encoded[member].target for member in members], length
-        )
-        begin = starts[members] + ([row.offset for _, row in chunk] if reading.pooling == "all" else 0)
-        numbers = np.array(members, dtype=np.int64) + shard.first
+        texts = [read.encoded[number][member].target for member in members]
+        begin = read.starts[members] + ([row.offset for _, row in chunk] if reading.pooling == "all" else 0)
         return Words(
-            batch,
+            self.encoders[number].batch([row for _, row in chunk], texts, length),
             reading.pooling,
-            tuple(looked_at(sentences[member], reading.side) for member in members),
-            numbers,
+            tuple(looked_at(read.sentences[member], reading.side) for member in members),
+            np.array(members, dtype=np.int64) + read.shard.first,
             begin,
-            shard.group,
+            read.shard.group,
             reading.side,
         )
 
@@ -266,15 +216,32 @@ class Runner:
         )
         row, word = words.places
         sentence = words.numbers[row.numpy()]
-        identity = sentence * _POSITIONS + word.numpy()
+        identity = sentence * _POSITIONS + words.positions
         ordinal = words.ordinal[row, word].numpy()
         if words.pooling == "all":
             identity = ordinal
         return _Part({rows[site]: run[site] for site in rows}, identity, sentence, words.positions, ordinal)
 
 
+def _no_room(error: BaseException, device: torch.device) -> OutOfMemory:
+    """What a sweep that cannot go on says."""
+    if isinstance(error, OutOfMemory):
+        return error
+    return OutOfMemory(f"{device} has no room for the statistics, even with the smallest batches; take fewer sites.")
+
+
 class _TooLarge(OutOfMemory):
     """A single row that does not fit."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The sentences of a shard, by their places in it: as each model reads them, and the number of their first word."""
+
+    shard: Shard
+    sentences: Sequence[Sentence]
+    encoded: list[dict[int, Encoded]]
+    starts: Array
 
 
 @dataclass(frozen=True)
@@ -305,12 +272,6 @@ def _places(identity: Array, common: Array) -> Array:
     """Where the common words stand among a model's own."""
     order = np.argsort(identity, kind="stable")
     return order[np.searchsorted(identity, common, sorter=order)]
-
-
-def _starts(shard: Shard, encoded: Sequence[Encoded], pooling: str) -> Array:
-    """The corpus-wide number of the first word (or token) of every sentence of a shard."""
-    sizes = [each.counting if pooling == "all" else each.words for each in encoded]
-    return shard.start + np.concatenate([[0], np.cumsum(sizes[:-1], dtype=np.int64)]).astype(np.int64)
 
 
 def _readers(job: Job) -> tuple[list[dict[Site, str]], list[dict[Site, list[tuple[str, str]]]]]:

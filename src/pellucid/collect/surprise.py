@@ -256,9 +256,9 @@ class _Surprise(Accumulator):
                 f"{key!r} gives a word of sentence {words.sentences[wrong].id!r} no probability (NaN or infinite "
                 "logits); run the model in float32."
             )
-        self._count(number, value, words.pieces[row, word].numpy(), word.numpy(), str(words.group))
         place = torch.full(good.shape, -1)
         place[words.places] = torch.from_numpy(words.positions)
+        self._count(number, value, words.pieces[row, word].numpy(), place[row, word].numpy(), str(words.group))
         ordinal = torch.from_numpy(checked_ordinals(words.ordinal[row, word].numpy()))
         sentence, position = words.numbers[row.numpy()], place[row, word].numpy()
         for side in SIDES:
@@ -267,12 +267,13 @@ class _Surprise(Accumulator):
             new = (rank[None], sentence[None], position[None])
             self._best |= best_of([_kept(self._best, stem), new], stem, self._collector.k)
 
-    def _count(self, number: int, nats: Array, pieces: Array, word: Array, group: str) -> None:
+    def _count(self, number: int, nats: Array, pieces: Array, position: Array, group: str) -> None:
         size, bins = len(self._keys), self._collector.bins
         new: dict[str, Array] = {name: np.zeros(size, np.int64) for name in ("words", "tokens")}
         new |= {"nats": np.zeros(size), "nats_at": np.zeros((size, BUCKETS))}
         new |= {"words_at": np.zeros((size, BUCKETS), np.int64), "histogram": np.zeros((size, bins), np.int64)}
-        bucket = np.minimum(np.ceil(np.log2(word + 1)).astype(int), BUCKETS - 1)  # word 0 is position 1
+        bucket = np.ceil(np.log2(np.maximum(position, 0) + 1)).astype(int)  # word 0 is position 1
+        bucket = np.minimum(bucket, BUCKETS - 1)
         new["words"][number], new["tokens"][number], new["nats"][number] = len(nats), pieces.sum(), nats.sum()
         new["words_at"][number] = np.bincount(bucket, minlength=BUCKETS)
         new["nats_at"][number] = np.bincount(bucket, weights=nats, minlength=BUCKETS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pellucid.collect.collector import Collector, Setting, check_labels
+from pellucid.collect.collector import Collector, check_labels
 from pellucid.collect.encode import Encoder, Reading, looked_at
 from pellucid.collect.engines import Engine, Inline, default_workers, engine_of, team_of
 from pellucid.collect.found import (
     ABOUT,
     PILOTS,
+    SENTENCES,
     STATES,
     Found,
+    KeptSentences,
     facts_to_json,
     found_of,
     read_about,
-    sentence_to_json,
 )
+from pellucid.collect.job import Job, make_job, state_bytes
 from pellucid.collect.lock import locked
-from pellucid.collect.plan import GROUPS, Plan, make_plan, notes, read_shards
+from pellucid.collect.plan import Plan, make_plan, notes, read_shards
 from pellucid.collect.progress import Progress, readable_bytes
-from pellucid.collect.runner import Job, Runner, States, facts_of
+from pellucid.collect.runner import Runner, States
 from pellucid.collect.state import FORMAT, State, load_states, save_states, write_whole
 from pellucid.collect.tree import Tree
 from pellucid.errors import SweepError
 from pellucid.model import Model
+from pellucid.uncertainty import GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -69,20 +72,13 @@ def sweep(
     """
     opened = [models] if isinstance(models, Model) else list(models)
     wanted = [collectors] if isinstance(collectors, Collector) else list(collectors)
-    if not opened or not wanted:
-        raise SweepError("A sweep needs at least one model and one collector.")
-    reading = Reading(pooling, special, long, overlap, side)
-    if pooling == "all" and len(opened) > 1:
-        raise SweepError("Several models meet at words; pooling='all' keeps sub-words, which differ between them.")
     named = {f"{number}-{collector.kind}": collector for number, collector in enumerate(wanted)}
-    facts = tuple(facts_of(model, side=side) for model in opened)
-    budget = token_budget or (2048 if opened[0].device.type == "cpu" else 16384)
-    job = Job(tuple(model.recipe for model in opened), facts, reading, named, budget)
-    size = _check(job)
-    shard_tokens = shard_tokens or max(4 * budget, min(1 << 17, size >> 14))
+    job = make_job(opened, named, Reading(pooling, special, long, overlap, side), token_budget=token_budget)
+    size = state_bytes(job)
+    shard_tokens = shard_tokens or max(4 * job.budget, min(1 << 17, size >> 14))
     place = None if folder is None else Path(folder)
-    chosen = engine_of(engine, workers)
-    about = _about(job, corpus, shard_tokens)
+    chosen = engine_of(engine, workers, opened[0].device)
+    about = _about(job, corpus, opened[0].device.type, shard_tokens)
     with ExitStack() as stack:
         shown = stack.enter_context(Progress(progress))
         if place is not None:
@@ -109,23 +105,7 @@ def sweep(
         return _finish(place, about, plan, states, job, corpus)
 
 
-def _check(job: Job) -> int:
-    """Raises for collectors that cannot work with these models; the bytes that the finished states will take."""
-    setting = Setting(job.models, job.reading.pooling, torch.device("cpu"))
-    total = 0
-    for collector in job.collectors.values():
-        for key in setting.keys(collector.rows) if collector.rows else ():
-            if ".pattern." in f".{key.partition(':')[2] or key}":
-                raise SweepError(
-                    f"{collector} reads rows of words, and {key} has none: attention weights are matrices."
-                )
-        if collector.raw:
-            setting.keys(collector.raw)
-        total += collector.memory(setting, GROUPS)
-    return total
-
-
-def _about(job: Job, corpus: Corpus, shard_tokens: int) -> dict[str, Any]:
+def _about(job: Job, corpus: Corpus, device: str, shard_tokens: int) -> dict[str, Any]:
     """What names a sweep: two with the same name give the same bytes."""
     from pellucid.results import versions
 
@@ -136,6 +116,7 @@ def _about(job: Job, corpus: Corpus, shard_tokens: int) -> dict[str, Any]:
         "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "unit": corpus.unit},
         "collectors": {name: collector.describe() for name, collector in job.collectors.items()},
         "reading": asdict(job.reading),
+        "device": device,
         "budget": job.budget,
         "shard_tokens": shard_tokens,
         "versions": versions(),
@@ -147,6 +128,7 @@ _NAMES = {
     "corpus": "another corpus",
     "collectors": "other collectors",
     "reading": "another pooling, side or treatment of long sentences",
+    "device": "another kind of device",
     "budget": "another token budget",
     "shard_tokens": "another shard size",
     "versions": "other versions of Pellucid, torch, transformers or numpy",
@@ -262,26 +244,22 @@ def _finish(place: Path | None, about: dict[str, Any], plan: Plan, states: State
         "counts": asdict(plan.counts),
         "frequent": plan.frequent,
         "notes": notes(plan),
-        "sentences": {
-            str(number): sentence_to_json(looked_at(each, job.reading.side))
-            for number, each in _sentences(corpus, numbers).items()
-        },
     }
+    side = job.reading.side
+    kept = KeptSentences.of((number, looked_at(each, side)) for number, each in _sentences(corpus, numbers))
     if place is not None:
+        write_whole(place / SENTENCES, kept.to_bytes())
         write_whole(place / ABOUT, _json(whole))
         save_states(place / STATES, states)
-    return found_of(json.loads(json.dumps(whole)), states, job.pilots)
+    return found_of(json.loads(json.dumps(whole)), states, job.pilots, kept)
 
 
-def _sentences(corpus: Corpus, numbers: set[int]) -> dict[int, Sentence]:
+def _sentences(corpus: Corpus, numbers: set[int]) -> Iterator[tuple[int, Sentence]]:
+    """The sentences of some numbers, from one reading of the corpus that ends with the last of them."""
     last = max(numbers, default=-1)
-    found: dict[int, Sentence] = {}
-    for number, sentence in enumerate(corpus):
-        if number > last:
-            break
+    for number, sentence in zip(range(last + 1), corpus, strict=False):
         if number in numbers:
-            found[number] = sentence
-    return found
+            yield number, sentence
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

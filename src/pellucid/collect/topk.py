@@ -59,7 +59,7 @@ class TopContexts(Collector):
             return None
         found = _Top(replace(setting, pilot=None), setting.keys(self.sites), self.k)
         found.add(batch)
-        return State(found.limits())
+        return State({name: _lowered(limit) for name, limit in found.limits().items()})
 
     def merge(self, left: State, right: State) -> State:
         if left.facts != right.facts:
@@ -274,6 +274,17 @@ def _piece(batch: WordBatch, start: int, stop: int) -> WordBatch:
     return replace(
         batch, rows=rows, sentence=batch.sentence[place], position=batch.position[place], ordinal=batch.ordinal[place]
     )
+
+
+def _lowered(rank: Array) -> Array:
+    """Limits of a pilot a little below its k-th ranks, in case its numbers differ in the last bits from the sweep's.
+
+    Where the value is 0 (a unit that is off) there is nothing to differ, and the whole rank stays.
+    """
+    value = values_of(rank)
+    less = torch.from_numpy(value - np.float32(1e-3) * np.abs(value))
+    lower = ranks(less, torch.full(less.shape, _LAST), "largest").numpy()
+    return np.where((rank == NOTHING) | (value == 0), rank, lower)
 
 
 class _Bound:

@@ -61,7 +61,8 @@ class Tree:
                 left, right = (other, states) if place[1] % 2 == 0 else (states, other)
                 states = merge_states(self.collectors, left, right)
                 merged.append(place)
-        if not self.durable and sum(state.bytes for state in states.values()) <= _SMALL:
+        small = sum(state.bytes for state in states.values()) <= _SMALL
+        if not self.durable and (small or self._width(level) == 1):  # the root is asked for next
             self._memory[level, index] = states
         else:
             save_states(self.path(level, index), states, durable=self.durable)

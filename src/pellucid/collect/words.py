@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from pellucid.corpus import Sentence
     from pellucid.model.batch import Batch
 
-POOLINGS = ("mean", "first", "last", "all")
-"""How a word's row comes from its sub-words; `all` keeps a row for every sub-word."""
-
 
 @dataclass(frozen=True, eq=False)
 class WordBatch:
@@ -110,13 +107,28 @@ class Words:
         return self.batch.word_index < 0
 
     @cached_property
+    def base(self) -> Tensor:
+        """The number in its sentence of the first word that each row holds, [B] on the CPU; 0 with `all`.
+
+        Words are counted from there, so that a window far inside a long text takes no more room than the first.
+        """
+        word_index = self.batch.word_index
+        assert word_index is not None
+        size = len(word_index)
+        if self.pooling == "all" or not word_index.shape[1]:
+            return torch.zeros(size, dtype=torch.long)
+        none = torch.iinfo(torch.int64).max
+        first = word_index.cpu().masked_fill(word_index.cpu() < 0, none).amin(1)
+        return first.masked_fill(first == none, 0)
+
+    @cached_property
     def index(self) -> Tensor:
-        """The word (or, with `all`, the place) of every token, [B, T] on the CPU; −1 for none."""
+        """The word, counted from `base` (or, with `all`, the place) of every token, [B, T] on the CPU; −1 for none."""
         word_index = self.batch.word_index
         assert word_index is not None
         word_index = word_index.cpu()
         if self.pooling != "all":
-            return word_index
+            return torch.where(word_index >= 0, word_index - self.base[:, None], -1)
         places = torch.arange(word_index.shape[1]).expand_as(word_index)
         counted = self.batch.counted
         assert counted is not None
@@ -166,14 +178,14 @@ class Words:
     @cached_property
     def ordinal(self) -> Tensor:
         """The corpus-wide number of every counted word, [B, W] on the CPU; −1 elsewhere."""
-        places = torch.arange(self.width).expand_as(self.counted)
+        places = self.base[:, None] + torch.arange(self.width)
         if self.pooling == "all":  # tokens that do not count have no number
             places = self.counted.cumsum(dim=1) - 1
         return torch.where(self.counted, places + torch.from_numpy(self.starts)[:, None], -1)
 
     @cached_property
     def places(self) -> tuple[Tensor, Tensor]:
-        """Row and word number of every counted word, in the order of the rows that `rows` gives: [N] each."""
+        """Row and word (from `base`) of every counted word, in the order of the rows that `rows` gives: [N] each."""
         row, word = self.counted.nonzero(as_tuple=True)
         return row, word
 
@@ -182,7 +194,7 @@ class Words:
         """The word's number in its sentence at each of `places` (with `all`, of the token's word; −1 for specials)."""
         row, word = self.places
         if self.pooling != "all":
-            return word.numpy()
+            return (word + self.base[row]).numpy()
         word_index = self.batch.word_index
         assert word_index is not None
         return word_index.cpu()[row, word].numpy()

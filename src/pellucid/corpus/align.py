@@ -18,19 +18,31 @@ def word_index(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, in
     word with which it shares most characters, the first of them on ties; special tokens with the span (0, 0) and
     tokens that hold only space belong to none.
     """
-    ends = [stop for _, stop in spans]
-    count = len(spans)
+    starts, ends = [start for start, _ in spans], [stop for _, stop in spans]
+    count, word = len(spans), 0
     found: list[int] = []
     for start, stop in offsets:
-        best, most = -1, 0
-        word = bisect_right(ends, start)  # the first word that ends after the token starts
-        while word < count and spans[word][0] < stop:
-            shared = min(stop, ends[word]) - max(start, spans[word][0])
-            if shared > most:
-                best, most = word, shared
-            word += 1
-        found.append(best)
+        if word and ends[word - 1] > start:  # back to the beginning, as special tokens and second texts are
+            word = bisect_right(ends, start)
+        while word < count and ends[word] <= start:
+            word += 1  # now the first word that ends after the token starts
+        alone = word + 1 == count or (word < count and starts[word + 1] >= stop)
+        if alone and start < stop and starts[word] < stop <= ends[word]:
+            found.append(word)  # it shares characters with no other word
+        else:
+            found.append(_most_shared(start, stop, spans, word))
     return found
+
+
+def _most_shared(start: int, stop: int, spans: Sequence[tuple[int, int]], word: int) -> int:
+    """Of the words from number `word` on, the first of those that share most characters with a token; −1 for none."""
+    best, most = -1, 0
+    while word < len(spans) and spans[word][0] < stop:
+        shared = min(stop, spans[word][1]) - max(start, spans[word][0])
+        if shared > most:
+            best, most = word, shared
+        word += 1
+    return best
 
 
 def dropped(index: Sequence[int], count: int) -> tuple[int, ...]:

@@ -379,10 +379,8 @@ class Model:
         """Running out of memory, as a sentence that says what to do."""
         try:
             yield
-        except (torch.OutOfMemoryError, MemoryError) as error:
-            raise OutOfMemory(self._memory_message(frame)) from error
-        except RuntimeError as error:
-            if "not enough memory" not in str(error) and "out of memory" not in str(error):
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out(error):
                 raise
             raise OutOfMemory(self._memory_message(frame)) from error
 
@@ -395,8 +393,14 @@ class Model:
         )
 
 
+def ran_out(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on an accelerator or on the machine."""
+    told = ("not enough memory", "out of memory", "can't allocate memory", "Cannot allocate memory")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in told)
+
+
 def _random_again(trained: Callable[..., Model], seed: int, *, device: str | torch.device | None) -> Model:
-    return Model.random_like(trained(device=device), seed)
+    return Model.random_like(trained() if device is None else trained(device=device), seed)
 
 
 def _copied(opened: Opened, *, device: str | torch.device | None) -> Model:

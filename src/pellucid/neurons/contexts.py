@@ -116,8 +116,7 @@ class _Words:
     """The words of all contexts, in small letters, as numbers in alphabetical order."""
 
     def __init__(self, found: Found, view: TopContextsView, keys: Sequence[str]) -> None:
-        first = view.largest(keys[0])
-        self.k = int((first.ordinal[0] >= 0).sum())
+        self.k = min(int((view.largest(key).ordinal >= 0).sum(1).min()) for key in keys)
         if self.k < 2:
             raise ResultError(
                 "Contexts cannot agree where there is only one: collect with k of 2 or more, on more text."

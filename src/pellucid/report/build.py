@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import secrets
-import shutil
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import PellucidError
 from pellucid.report.page import Written, page
 from pellucid.report.section import Section, Subject, all_sections, gathered
 from pellucid.report.sheet import Sheet
-from pellucid.saving import check_free
+from pellucid.saving import whole_folder
 
 if TYPE_CHECKING:
     from pellucid.collect.found import Found
@@ -63,8 +59,7 @@ def report(
     started = time.perf_counter()
     tell = say or (lambda _: None)
     place = Path(folder)
-    check_free(place)
-    with _whole(place) as work:
+    with whole_folder(place) as work:
         subject = _subject(model, corpus, quick=quick, control=control, seed=seed, command=command, started=started)
         reasons = {section: section.absent(subject) for section in all_sections()}
         present = [section for section, reason in reasons.items() if reason is None]
@@ -151,23 +146,3 @@ def _description(subject: Subject, found: Found, written: Sequence[Written], mar
             found.provenance("pellucid.report.report", seed=subject.seed), command=subject.command
         ).to_json(),
     }
-
-
-@contextmanager
-def _whole(place: Path) -> Generator[Path]:
-    """A temporary folder beside the wanted one, which takes its name when all has gone well, and vanishes otherwise."""
-    target = place.resolve()
-    work = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        work.mkdir()
-        yield work
-        if target.is_dir():
-            target.rmdir()
-        work.rename(target)
-    except OSError as error:
-        raise PellucidError(
-            f"{str(place)!r} could not be written ({error.strerror or error}); make room or choose another folder. "
-            "Nothing was changed."
-        ) from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)

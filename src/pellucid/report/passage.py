@@ -48,8 +48,9 @@ def word_surprise(model: Model, sentence: Sentence) -> list[float | None]:
         words = Words(batch, reading.pooling, (sentence,), nothing, nothing, 0, reading.side)
         nats, counts = word_nats(model.run(batch).logits, words)
         for word in counts[0].nonzero()[:, 0].tolist():
-            if word < len(found):  # not of a second sentence
-                found[word] = float(nats[0, word])
+            place = word + int(words.base[0])
+            if place < len(found):  # not of a second sentence
+                found[place] = float(nats[0, word])
     return found
 
 

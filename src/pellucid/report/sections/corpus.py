@@ -24,14 +24,14 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
             ("Corpus", element("bdi", info.name)),
             ("Sentences", number(info.sentences)),
             ("Documents", f"{number(info.documents)} ({info.unit})"),
-            ("Words", number(info.words)),
+            ("Words", number(found.words)),
             ("Different words", number(info.distinct_words)),
             (
                 "Words per sentence",
                 f"{number(info.words / max(1, info.sentences))} on average, {info.longest[1]} at most",
             ),
             ("Tokens", number(found.counts.tokens[0])),
-            ("Tokens per word", number(found.counts.tokens[0] / max(1, info.words))),
+            ("Tokens per word", number(found.counts.tokens[0] / max(1, found.words))),
             ("Fingerprint", element("code", subject.corpus.fingerprint or "none: this text cannot be named")),
         ]
     )
