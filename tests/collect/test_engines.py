@@ -155,9 +155,7 @@ def test_a_model_that_changed_behind_the_sweep_is_noticed(tmp_path, forked):
 
 def test_workers_that_die_at_the_start_are_told_of(forked, monkeypatch):
     monkeypatch.setattr(Runner, "open", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-    with pytest.raises(
-        SweepError, match=r"Workers died 3 times before they could begin \(exit code -9\): .*fewer workers"
-    ):
+    with pytest.raises(SweepError, match=r"Workers died 3 times before .*\(exit code -9\): .*fewer workers"):
         sweep(reader("gpt2"), stories(5), Moments("resid.0"), engine="processes", workers=1, **ONE)
 
 
