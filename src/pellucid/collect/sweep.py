@@ -75,7 +75,7 @@ def sweep(
     named = {f"{number}-{collector.kind}": collector for number, collector in enumerate(wanted)}
     job = make_job(opened, named, Reading(pooling, special, long, overlap, side), token_budget=token_budget)
     size = state_bytes(job)
-    shard_tokens = shard_tokens or max(4 * job.budget, min(1 << 17, size >> 14))
+    shard_tokens = shard_tokens or max(4 * job.budget, min(1 << 20, size >> 14))
     place = None if folder is None else Path(folder)
     chosen = engine_of(engine, workers, opened[0].device)
     about = _about(job, corpus, opened[0].device.type, shard_tokens)
