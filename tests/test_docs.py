@@ -29,7 +29,7 @@ def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
     save(tmp_path / "my-model", "gpt2")
     monkeypatch.chdir(tmp_path)
     source = "\n".join(blocks(page, "python"))
-    exec(compile(source, str(page), "exec"), {"__name__": "example"})
+    exec(compile(source, str(page), "exec", dont_inherit=True), {"__name__": "example"})
     assert "pl.Model" in source
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -161,5 +162,6 @@ def test_a_mask_may_be_a_list_like_the_ids():
 
 def test_moving_a_batch_keeps_every_part():
     batch = Batch.of_ids([[1, 2]], target_ids=torch.tensor([[3]]), types=torch.tensor([[0, 1]]))
+    batch = replace(batch, word_index=torch.tensor([[0, -1]]), counted=torch.tensor([[True, False]]))
     moved = batch.to("cpu")
     assert all(torch.equal(getattr(moved, name), value) for name, value in vars(batch).items())

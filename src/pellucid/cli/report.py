@@ -41,6 +41,8 @@ def report(
     ] = None,
     engine: sweeping.Engine = "inline",
     workers: sweeping.Workers = None,
+    threads: sweeping.Threads = None,
+    token_budget: sweeping.TokenBudget = None,
     take: corpora.Take = None,
     format: corpora.Format = "auto",  # noqa: A002
     label_file: corpora.LabelFile = None,
@@ -84,6 +86,8 @@ def report(
             sweep_folder=sweep,
             engine=engine,
             workers=workers,
+            threads=threads,
+            token_budget=token_budget,
             command=shlex.join(["pellucid", *sys.argv[1:]]),
             say=teller(),
         )

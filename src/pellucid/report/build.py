@@ -43,6 +43,8 @@ def report(
     sweep_folder: str | Path | None = None,
     engine: str = "inline",
     workers: int | None = None,
+    threads: int | None = None,
+    token_budget: int | None = None,
     command: str | None = None,
     marker: str | None = None,
     say: Callable[[str], None] | None = None,
@@ -50,9 +52,9 @@ def report(
     """Reads a corpus with a model once, and writes a folder with report.html; returns the path of that file.
 
     `control` reads the same text with a randomly initialised model of the same architecture, made from `seed`. `quick`
-    reads the first 200 sentences only. `long`, `engine`, `workers` and `sweep_folder` (where the pass is kept, to go on
-    after an interruption) are those of `sweep`. `command` and `marker` are noted in the folder's result.json; `say` is
-    told what is being done.
+    reads the first 200 sentences only. `long`, `engine`, `workers`, `threads`, `token_budget` and `sweep_folder` (where
+    the pass is kept, to go on after an interruption) are those of `sweep`. `command` and `marker` are noted in the
+    folder's result.json; `say` is told what is being done.
     """
     from pellucid.collect.sweep import sweep
 
@@ -71,6 +73,8 @@ def report(
             folder=sweep_folder,
             engine=engine,
             workers=workers,
+            threads=threads,
+            token_budget=token_budget,
             long=long,
         )
         written = [_written(section, reason, work, subject, found, tell) for section, reason in reasons.items()]
