@@ -36,7 +36,7 @@ def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=lambda page: page.name)
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     save(tmp_path / "my-model", "gpt2")
-    for line in "\n".join(blocks(page, "console")).splitlines():
+    for line in "".join(blocks(page, "console")).splitlines():
         command = shlex.split(line.removeprefix("$ "))
         assert line.startswith("$ pellucid "), line
         done = subprocess.run(
