@@ -23,6 +23,7 @@ from pellucid.collect.sums import (
     not_finite,
     pilot_mean,
     shift_of,
+    widened,
 )
 from pellucid.errors import SweepError
 
@@ -39,7 +40,7 @@ class Moments(Collector):
     `pairs` are `"all"`, `"diagonal"` (each site with itself), pairs of patterns (each site with itself always comes
     along), or `"units"`: no products, only each unit's Σx and Σx². `groups` keeps every document group apart. From the
     sums come, for all pairs, linear CKA (also debiased), CCA, Procrustes and their jackknife intervals. Products are
-    made in float32 over blocks of 4096 shifted rows, so they carry about 1e-7 of their size; sums are float64.
+    made in float32 over blocks of 8192 shifted rows, so they carry about 1e-7 of their size; sums are float64.
     """
 
     kind: ClassVar[str] = "moments"
@@ -137,6 +138,7 @@ class _Sums(Accumulator):
         self._sums: dict[str, dict[str, Tensor]] = {}
         self._group = "all"
         self._lengths: list[Tensor] = []
+        self._product: Tensor | None = None
 
     def add(self, batch: WordBatch) -> None:
         group = str(batch.group) if self._apart else "all"
@@ -173,25 +175,41 @@ class _Sums(Accumulator):
         sums["n"] += len(rows)
         sums["lengths"] += lengths.sum(1)
         sums["squares"] += lengths.square().sum(1)
-        norms = torch.stack([self._add_firsts(sums, rows, place) for place in self._columns.slices])  # [keys, rows]
-        sums["norms"] += norms.sum(1)
+        parts = [rows[:, place] for place in self._columns.slices]
+        norms = torch.stack([torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts]).square_()
+        sums["norms"] += norms.sum(1)  # norms: [keys, rows]
+        if self._pairs is None:
+            self._add_units(sums, rows)
+        else:
+            self._add_firsts(sums, rows, norms, self._pairs)
         wrong = (~torch.isfinite(sums["sum"])).nonzero()
         if len(wrong):
             raise SweepError(not_finite(self._columns, int(wrong[0, 0])))
         if self._pairs is not None:
             self._add_products(sums, rows, self._pairs)
-            self._add_norm_products(sums, rows, norms, self._pairs)
         self._buffer.clear()
         self._lengths.clear()
 
-    def _add_firsts(self, sums: dict[str, Tensor], rows: Tensor, place: slice) -> Tensor:
-        """Adds Σx (and Σx²) of one key, and gives a = ‖x‖² of every row."""
-        wide = rows[:, place].double()
-        sums["sum"][place] += wide.new_ones(len(wide)) @ wide
-        squared = wide.square_()
-        if self._pairs is None:
-            sums["square"][place] += squared.sum(0)
-        return squared.sum(1)
+    def _add_units(self, sums: dict[str, Tensor], rows: Tensor) -> None:
+        """Adds Σx and Σx² of every unit."""
+        for _, wide in widened(rows):
+            sums["sum"] += wide.new_ones(len(wide)) @ wide
+            sums["square"] += wide.square_().sum(0)
+
+    def _add_firsts(self, sums: dict[str, Tensor], rows: Tensor, norms: Tensor, pairs: Pairs) -> None:
+        """Adds Σx, and Σa_l x_m and Σa_l a_m of the pairs asked for, in float64."""
+        asked = torch.zeros(len(norms), len(norms), dtype=torch.bool)
+        for one, other in pairs:
+            asked[one, other] = asked[other, one] = True
+        sums["fourth"] += (norms @ norms.T) * asked.to(norms.device)
+        for number, place in enumerate(self._columns.slices):
+            related = asked[number].nonzero()[:, 0].to(norms.device)
+            factors = torch.cat([torch.ones_like(norms[:1]), norms[related]])
+            total = factors.new_zeros(len(factors), place.stop - place.start)
+            for part, wide in widened(rows[:, place]):
+                total.addmm_(factors[:, part], wide)
+            sums["sum"][place] += total[0]
+            sums["third"][related, place] += total[1:]
 
     def _add_products(self, sums: dict[str, Tensor], rows: Tensor, pairs: Pairs) -> None:
         """Adds Σx_l x_mᵀ: one float32 product per key and run of neighbouring partners, so that products are large."""
@@ -200,19 +218,17 @@ class _Sums(Accumulator):
                 done = 0
                 for run in _runs(partners(pairs, left)):
                     others = slice(self._columns.slices[run[0]].start, self._columns.slices[run[-1]].stop)
-                    product = rows[:, own].T @ rows[:, others]
-                    add_wide(sums[f"product.{left}"][:, done : done + product.shape[1]], product)
-                    done += product.shape[1]
+                    height, width = own.stop - own.start, others.stop - others.start
+                    product = self._room(height * width).view(height, width)
+                    torch.mm(rows[:, own].T, rows[:, others], out=product)
+                    add_wide(sums[f"product.{left}"][:, done : done + width], product)
+                    done += width
 
-    def _add_norm_products(self, sums: dict[str, Tensor], rows: Tensor, norms: Tensor, pairs: Pairs) -> None:
-        """Adds Σa_l x_m and Σa_l a_m of the pairs asked for, in float64."""
-        asked = torch.zeros(len(norms), len(norms), dtype=torch.bool)
-        for one, other in pairs:
-            asked[one, other] = asked[other, one] = True
-        sums["fourth"] += (norms @ norms.T) * asked.to(norms.device)
-        for number, place in enumerate(self._columns.slices):
-            related = asked[number].nonzero()[:, 0].to(norms.device)
-            sums["third"][related, place] += norms[related] @ rows[:, place].double()
+    def _room(self, size: int) -> Tensor:
+        """Memory for one product, kept: fresh pages for each cost as much as a tenth of the product."""
+        if self._product is None or len(self._product) < size:
+            self._product = torch.empty(size, device=self._device)
+        return self._product[:size]
 
 
 def _runs(numbers: list[int]) -> list[list[int]]:

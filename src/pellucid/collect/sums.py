@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pellucid.collect.collector import Setting
     from pellucid.collect.words import WordBatch
 
-BLOCK = 4096
+BLOCK = 8192
 """Rows that gather before they are multiplied."""
 
 _AT_ONCE = 160_000
@@ -106,14 +106,19 @@ def not_finite(columns: Columns, column: int) -> str:
     )
 
 
+def widened(rows: Tensor) -> Generator[tuple[slice, Tensor]]:
+    """A float32 matrix as float64, a few rows at a time, with the place of those rows; the next part overwrites it."""
+    step = len(rows) if rows.device.type != "cpu" else min(len(rows), _AT_ONCE // max(1, rows.shape[1]) + 1)
+    room = rows.new_empty(step, rows.shape[1], dtype=torch.float64)
+    for start in range(0, len(rows), max(1, step)):
+        part = slice(start, min(start + step, len(rows)))
+        yield part, room[: part.stop - start].copy_(rows[part])
+
+
 def add_wide(total: Tensor, part: Tensor) -> None:
     """Adds a float32 matrix into a float64 one, in place."""
-    if total.device.type != "cpu":
-        total.add_(part)
-        return
-    step = max(1, _AT_ONCE // max(1, part.shape[1]))
-    for start in range(0, len(part), step):
-        total[start : start + step].add_(part[start : start + step].double())
+    for some, wide in widened(part):
+        total[some].add_(wide)
 
 
 @contextmanager

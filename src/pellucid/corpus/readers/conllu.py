@@ -82,7 +82,7 @@ def _parsed(block: _Block) -> TokenList:
                 f"{block.path}, line {number}: CoNLL-U has 10 columns separated by tabs, this line has {columns}."
             )
     try:
-        return conllu.parse("\n".join(line for _, line in block.lines))[0]
+        return conllu.parse("\n".join(line for _, line in block.lines), field_parsers={"deps": _unread})[0]
     except ParseException:
         for number, line in block.lines:  # find the line that is at fault
             try:
@@ -91,6 +91,11 @@ def _parsed(block: _Block) -> TokenList:
                 problem = str(error).splitlines()[0].rstrip(".")
                 raise CorpusError(f"{block.path}, line {number}: {problem}.") from error
         raise
+
+
+def _unread(line: list[str], column: int) -> str:
+    """A column that nothing here needs, left as it is: enhanced dependencies take a third of the time of parsing."""
+    return line[column]
 
 
 def _sentence(tokens: TokenList, name: str, document: str, block: _Block) -> Sentence:
