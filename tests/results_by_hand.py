@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pellucid import heads, neurons, overview
+from pellucid import heads, neurons, overview, similarity
 from pellucid.heads.statistics import MEASURES, HeadStatistics
 from pellucid.results import Provenance, Result, Table
 from tests.found_by_hand import with_twin
@@ -12,6 +12,7 @@ from tests.heads import test_statistics as head_sweep
 from tests.neurons import test_contexts as unit_sweep
 from tests.overview import test_norms as norm_sweep
 from tests.overview import test_surprise as word_sweep
+from tests.similarity import test_grid as pair_sweep
 
 
 def statistics_by_hand() -> Result:
@@ -28,6 +29,14 @@ def norms_by_hand() -> Result:
 
 def surprise_by_hand() -> Result:
     return overview.surprise(word_sweep.found(with_twin(word_sweep.MODEL)))
+
+
+def grid_by_hand() -> Result:
+    return similarity.grid(pair_sweep.found(with_twin(pair_sweep.MODEL)), "cka,cka-biased,svcca", interval=True)
+
+
+def significance_by_hand() -> Result:
+    return similarity.significance(pair_sweep.found(), permutations=99)
 
 
 def many_heads(layers: int, count: int, *, causal: bool = True) -> HeadStatistics:

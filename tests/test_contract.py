@@ -15,13 +15,22 @@ from pellucid.cli import main
 from pellucid.results import ABOUT, ARRAYS, Result, kinds
 from pellucid.views import figure_svg
 from tests.overlaps import faults
-from tests.results_by_hand import norms_by_hand, selective_by_hand, statistics_by_hand, surprise_by_hand
+from tests.results_by_hand import (
+    grid_by_hand,
+    norms_by_hand,
+    selective_by_hand,
+    significance_by_hand,
+    statistics_by_hand,
+    surprise_by_hand,
+)
 
 FACTORIES: dict[str, Callable[[], Result]] = {
     "heads.statistics": statistics_by_hand,
     "neurons.selective": selective_by_hand,
     "overview.norms": norms_by_hand,
     "overview.surprise": surprise_by_hand,
+    "similarity.grid": grid_by_hand,
+    "similarity.significance": significance_by_hand,
 }
 """How the tests make a result of every kind, by running its analysis on a small sweep made by hand."""
 

@@ -19,7 +19,7 @@ ORDER = [
     ("results",),
     ("collect",),
     ("families", "concordance", "reading"),
-    ("overview", "heads", "neurons"),
+    ("overview", "heads", "neurons", "similarity"),
     ("views",),
     ("report",),
     ("cli",),
@@ -30,7 +30,8 @@ ALLOWED = {
     ("results", "views"),  # a result draws itself
     ("results", "overview"),
     ("results", "heads"),
-    ("results", "neurons"),  # the kinds of results are found where they are defined
+    ("results", "neurons"),
+    ("results", "similarity"),  # the kinds of results are found where they are defined
 }
 """Late imports upwards, each with its reason."""
 PARTS = [part for level in ORDER for part in level]

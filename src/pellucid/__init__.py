@@ -9,10 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pellucid import heads, neurons, overview, views, zoo
+    from pellucid import heads, neurons, overview, similarity, views, zoo
     from pellucid.collect.build import build_store
     from pellucid.collect.classes import ClassMoments
     from pellucid.collect.counts import HeadCounts
+    from pellucid.collect.documents import DocumentSample
     from pellucid.collect.found import Found
     from pellucid.collect.moments import Moments
     from pellucid.collect.quantiles import Quantiles
@@ -34,6 +35,7 @@ _HOMES = {
     "Captured": "pellucid.model.run",
     "ClassMoments": "pellucid.collect.classes",
     "Corpus": "pellucid.corpus",
+    "DocumentSample": "pellucid.collect.documents",
     "Edit": "pellucid.model.edits",
     "Found": "pellucid.collect.found",
     "Generation": "pellucid.model.run",
@@ -54,7 +56,7 @@ _HOMES = {
     "replay": "pellucid.collect.replay",
     "sweep": "pellucid.collect.sweep",
 }
-_PACKAGES = ("heads", "neurons", "overview", "views", "zoo")
+_PACKAGES = ("heads", "neurons", "overview", "similarity", "views", "zoo")
 """Topics that are reached through the package: `pellucid.heads.statistics(found)`."""
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "Captured",
     "ClassMoments",
     "Corpus",
+    "DocumentSample",
     "Edit",
     "Found",
     "Generation",
@@ -84,6 +87,7 @@ __all__ = [
     "neurons",
     "overview",
     "replay",
+    "similarity",
     "sweep",
     "views",
     "zoo",

@@ -19,10 +19,21 @@ _RANDOM = re.compile(r" \(random, seed \d+\)")
 
 def control(models: Sequence[ModelFacts]) -> int | None:
     """The number of the first model's randomly initialised twin, known by the name `random_like` gives; or None."""
-    for number, model in enumerate(models[1:], start=1):
-        if model.name.startswith(models[0].name) and _RANDOM.fullmatch(model.name.removeprefix(models[0].name)):
-            return number
+    return random_twin(models, 0)
+
+
+def random_twin(models: Sequence[ModelFacts], number: int) -> int | None:
+    """The number of a model's randomly initialised twin, or None where there is none."""
+    name = models[number].name
+    for other, model in enumerate(models):
+        if other != number and model.name.startswith(name) and _RANDOM.fullmatch(model.name.removeprefix(name)):
+            return other
     return None
+
+
+def is_random(models: Sequence[ModelFacts], number: int) -> bool:
+    """Whether a model is the randomly initialised twin of another one of the sweep."""
+    return any(random_twin(models, other) == number for other in range(len(models)) if other != number)
 
 
 def layers(models: Sequence[ModelFacts], keys: Iterable[str], kind: str, *, model: int = 0) -> dict[Coordinate, str]:

@@ -27,7 +27,7 @@ ABOUT, ARRAYS = "result.json", "arrays.safetensors"
 WIDTH = 7.2
 """Width of a figure in inches that fills a report's column."""
 
-_PACKAGES = ("pellucid.overview", "pellucid.heads", "pellucid.neurons")
+_PACKAGES = ("pellucid.overview", "pellucid.heads", "pellucid.neurons", "pellucid.similarity")
 """The packages whose analyses define kinds of results."""
 
 _CELLS = ("values", "null", "low", "high")
@@ -121,7 +121,7 @@ class Result:
 
     kind: ClassVar[str]
     title: ClassVar[str] = ""
-    measures: ClassVar[Mapping[str, str]] = {}
+    phrases: ClassVar[Mapping[str, str]] = {}
     """One phrase per measure: what it is, and its unit."""
     chance: ClassVar[str] = "chance"
     """What `null` is, in a few words."""
@@ -155,6 +155,11 @@ class Result:
             raise ResultError("A result has both ends of its interval, or neither.")
         if not self.resampled:
             raise ResultError("A result names the unit that its interval resampled, or says why there is no interval.")
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        """One phrase for each of the result's measures."""
+        return type(self).phrases
 
     def measure(self, name: str) -> Array:
         """The values of one measure, without the measure axis."""

@@ -63,6 +63,13 @@ class MomentsView:
         parts = {group: moved(sums, self.columns, self.pairs, change) for group, sums in self.parts.items()}
         return MomentsView(self.columns, self.pairs, shift, moved(self.sums, self.columns, self.pairs, change), parts)
 
+    def has(self, left: str, right: str) -> bool:
+        """Whether the products of two keys were gathered."""
+        if left not in self.keys or right not in self.keys:
+            return False
+        one, other = self._number(left), self._number(right)
+        return (min(one, other), max(one, other)) in self._asked
+
     def mean(self, key: str) -> Array:
         """The mean row μ, [width]."""
         return self.shift[self._place(key)] + self._offset(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,11 +26,12 @@ from pellucid.collect.sums import (
     shift_of,
     widened,
 )
-from pellucid.errors import SweepError
+from pellucid.errors import SweepError, listing
 
 if TYPE_CHECKING:
     from pellucid.collect.words import WordBatch
 
+PRECISIONS = ("float32", "float64")
 PairPatterns = str | tuple[tuple[str, str], ...]
 
 
@@ -40,7 +42,8 @@ class Moments(Collector):
     `pairs` are `"all"`, `"diagonal"` (each site with itself), pairs of patterns (each site with itself always comes
     along), or `"units"`: no products, only each unit's Σx and Σx². `groups` keeps every document group apart. From the
     sums come, for all pairs, linear CKA (also debiased), CCA, Procrustes and their jackknife intervals. Products are
-    made in float32 over blocks of 8192 shifted rows, so they carry about 1e-7 of their size; sums are float64.
+    made over blocks of 8192 shifted rows, in float32 so that they carry about 1e-7 of their size, or with the
+    `precision` float64 (twice as slow, and more on graphics cards); sums are float64 always.
     """
 
     kind: ClassVar[str] = "moments"
@@ -48,12 +51,15 @@ class Moments(Collector):
     pairs: PairPatterns = field(default="all", kw_only=True)
     groups: bool = field(default=False, kw_only=True)
     memory_limit: int = field(default=4 * 2**30, kw_only=True)
+    precision: str = field(default="float32", kw_only=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.pairs, str) and self.pairs not in ("all", "diagonal", "units"):
             raise SweepError(
                 f"pairs={self.pairs!r} means nothing; use 'all', 'diagonal', 'units' or a tuple of pairs of patterns."
             )
+        if self.precision not in PRECISIONS:
+            raise SweepError(f"precision={self.precision!r} is not known; use one of {listing(PRECISIONS)}.")
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -61,7 +67,7 @@ class Moments(Collector):
 
     def open(self, setting: Setting) -> Accumulator:
         columns = self._columns(setting)
-        return _Sums(columns, self._chosen(setting, columns), shift_of(setting, columns), setting, self.groups)
+        return _Sums(columns, self._chosen(setting, columns), shift_of(setting, columns), setting.device, self)
 
     def pilot(self, batch: WordBatch, setting: Setting) -> State:
         return pilot_mean(batch, setting.keys(self.sites))
@@ -121,6 +127,23 @@ class Moments(Collector):
         return columns.keys.index(key)
 
 
+def of_rows(rows: Mapping[str, Tensor], groups: Array) -> MomentsView:
+    """Moments of all pairs of rows [n, width] by key that are at hand, in float64, with their document groups apart."""
+    from pellucid.collect.words import WordBatch
+
+    columns = Columns(tuple(rows), [part.shape[1] for part in rows.values()])
+    count = len(rows)
+    pairs = tuple((one, other) for one in range(count) for other in range(one, count))
+    shift = torch.cat([part.double().mean(0) for part in rows.values()]).numpy().astype(np.float32)
+    collector = Moments(tuple(rows), groups=True, precision="float64")
+    sums = _Sums(columns, pairs, shift, torch.device("cpu"), collector)
+    for group in np.unique(groups):
+        numbers = np.flatnonzero(groups == group)
+        chosen = {key: part[torch.from_numpy(numbers)] for key, part in rows.items()}
+        sums.add(WordBatch(chosen, numbers, numbers, numbers, int(group), {}))
+    return view_of(columns, pairs, shift, by_group(sums.state().arrays))
+
+
 def _layout(state: State) -> tuple[Columns, Pairs | None]:
     """The columns and pairs that a state's facts tell."""
     pairs = state.facts["pairs"]
@@ -131,10 +154,13 @@ def _layout(state: State) -> tuple[Columns, Pairs | None]:
 class _Sums(Accumulator):
     """Gathers blocks of rows and multiplies them; one set of float64 sums per group, on the rows' device."""
 
-    def __init__(self, columns: Columns, pairs: Pairs | None, shift: Array, setting: Setting, groups: bool) -> None:
+    def __init__(
+        self, columns: Columns, pairs: Pairs | None, shift: Array, device: torch.device, collector: Moments
+    ) -> None:
         self._columns, self._pairs, self._shift = columns, pairs, shift
-        self._buffer = RowBuffer(columns, shift, setting.device)
-        self._device, self._apart = setting.device, groups
+        self._dtype = torch.float64 if collector.precision == "float64" else torch.float32
+        self._buffer = RowBuffer(columns, shift, device, self._dtype)
+        self._device, self._apart = device, collector.groups
         self._sums: dict[str, dict[str, Tensor]] = {}
         self._group = "all"
         self._lengths: list[Tensor] = []
@@ -227,7 +253,7 @@ class _Sums(Accumulator):
     def _room(self, size: int) -> Tensor:
         """Memory for one product, kept: fresh pages for each cost as much as a tenth of the product."""
         if self._product is None or len(self._product) < size:
-            self._product = torch.empty(size, device=self._device)
+            self._product = torch.empty(size, device=self._device, dtype=self._dtype)
         return self._product[:size]
 
 

@@ -39,18 +39,20 @@ class Columns:
 class RowBuffer:
     """Rows of all keys side by side with the shift taken away, until a block is full."""
 
-    def __init__(self, columns: Columns, shift: Array, device: torch.device) -> None:
+    def __init__(
+        self, columns: Columns, shift: Array, device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> None:
         self.columns = columns
-        self._shift = torch.from_numpy(np.array(shift)).to(device)
+        self._shift = torch.from_numpy(np.array(shift)).to(device, dtype)
         self._rows: Tensor | None = None
-        self._device = device
+        self._device, self._dtype = device, dtype
         self.filled = 0
 
     @property
     def rows(self) -> Tensor:
         """The rows gathered so far, [filled, total]."""
         if self._rows is None:
-            self._rows = torch.empty(BLOCK, self.columns.total, device=self._device)
+            self._rows = torch.empty(BLOCK, self.columns.total, device=self._device, dtype=self._dtype)
         return self._rows[: self.filled]
 
     def take(self, rows: Mapping[str, Tensor], start: int) -> int:
@@ -107,7 +109,7 @@ def not_finite(columns: Columns, column: int) -> str:
 
 
 def widened(rows: Tensor) -> Generator[tuple[slice, Tensor]]:
-    """A float32 matrix as float64, a few rows at a time, with the place of those rows; the next part overwrites it."""
+    """A matrix as float64, a few rows at a time, with the place of those rows; the next part overwrites it."""
     step = len(rows) if rows.device.type != "cpu" else min(len(rows), _AT_ONCE // max(1, rows.shape[1]) + 1)
     room = rows.new_empty(step, rows.shape[1], dtype=torch.float64)
     for start in range(0, len(rows), max(1, step)):

@@ -38,7 +38,7 @@ class HeadStatistics(Result):
 
     kind: ClassVar[str] = "heads.statistics"
     title: ClassVar[str] = "What attention heads look at"
-    measures: ClassVar[Mapping[str, str]] = MEASURES
+    phrases: ClassVar[Mapping[str, str]] = MEASURES
     chance: ClassVar[str] = "uniform attention over all that a query may see"
 
     @property

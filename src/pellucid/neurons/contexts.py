@@ -36,7 +36,7 @@ class SelectiveUnits(Result):
 
     kind: ClassVar[str] = "neurons.selective"
     title: ClassVar[str] = "Units that one word moves most"
-    measures: ClassVar[Mapping[str, str]] = MEASURES
+    phrases: ClassVar[Mapping[str, str]] = MEASURES
     chance: ClassVar[str] = "words drawn by their frequency in the corpus; for height, a normal unit"
 
     @property

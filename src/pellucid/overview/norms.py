@@ -31,7 +31,7 @@ class Norms(Result):
 
     kind: ClassVar[str] = "overview.norms"
     title: ClassVar[str] = "Norms of the residual stream by layer"
-    measures: ClassVar[Mapping[str, str]] = MEASURES
+    phrases: ClassVar[Mapping[str, str]] = MEASURES
     chance: ClassVar[str] = "a randomly initialised model of the same architecture"
 
     @property

@@ -33,7 +33,7 @@ class SurpriseByPosition(Result):
 
     kind: ClassVar[str] = "overview.surprise"
     title: ClassVar[str] = "How surprising the text is to the model"
-    measures: ClassVar[Mapping[str, str]] = MEASURES
+    phrases: ClassVar[Mapping[str, str]] = MEASURES
     chance: ClassVar[str] = "a guess among all tokens of the vocabulary"
 
     @property

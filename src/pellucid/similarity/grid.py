@@ -1,0 +1,179 @@
+"""The grid: every score of every pair of sites, from one sweep, with chance, interval and a random model beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pellucid.collect.collector import split_key
+from pellucid.results import Array, Coordinate, Result, Table
+from pellucid.similarity.metrics import Metric, chosen, phrases
+from pellucid.similarity.sources import Gathered, MomentPairs, SamplePairs, Sides, Source, sample_moments
+from pellucid.uncertainty import Interval, jackknife
+
+if TYPE_CHECKING:
+    from pellucid.collect.found import Found
+
+
+@dataclass(frozen=True, eq=False)
+class SimilarityGrid(Result):
+    """Scores of every site of the left model with every site of the right one, [measure, left, right].
+
+    The table `chance` holds the null's `sd` and `z` = (value − null)/sd; `random left` and `random right` hold the same
+    scores with a randomly initialised model in place of the left or the right one.
+    """
+
+    kind: ClassVar[str] = "similarity.grid"
+    title: ClassVar[str] = "How alike the representations are"
+    chance: ClassVar[str] = "words dealt out at random: a scale, not a test, for the words of a text hang together"
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        return phrases(self.axes["measure"])
+
+
+def grid(
+    found: Found,
+    scores: str | Iterable[str] = "cka",
+    *,
+    left: str | None = None,
+    right: str | None = None,
+    interval: bool | None = None,
+) -> SimilarityGrid:
+    """Scores of every pair of sites, with what chance gives, an interval over documents, and random models beside it.
+
+    `left` and `right` choose sites, as `"resid.*"` or, with several models, `"0:resid.*"`; by default all sites of the
+    first model against all of the second trained one (of the first itself where there is no other). Scores that need
+    moments read `Moments`, those that need the words themselves `TokenSample`. The interval comes along by itself where
+    all scores are of the CKA family; for others it takes ten times as long, and is made when `interval` is true.
+    """
+    wanted = chosen(scores)
+    gathered = Gathered(found)
+    sides = gathered.sides(wanted, left, right)
+    sources = gathered.sources(wanted, sides)
+    values = _table(wanted, sources, sides, lambda metric: metric.score)
+    nulls = _table(wanted, sources, sides, lambda metric: lambda data: _both(metric.null(data)), width=2)
+    null, sd = nulls[..., 0], nulls[..., 1]
+    axes: dict[str, tuple[Coordinate, ...]] = {
+        "measure": tuple(metric.name for metric in wanted),
+        "left": tuple(split_key(key)[1] for key in sides[0]),
+        "right": tuple(split_key(key)[1] for key in sides[1]),
+    }
+    z = np.divide(values - null, sd, out=np.zeros_like(values), where=sd > 0)
+    tables = {"chance": Table(axes, {"sd": sd, "z": z})}
+    for name, others in gathered.random_sides(sides).items():
+        if gathered.has(wanted, others):
+            other = _table(wanted, gathered.sources(wanted, others), others, lambda metric: metric.score)
+            tables[name] = Table(axes, {"value": other})
+    asked = all(metric.cheap for metric in wanted) if interval is None else interval
+    ends = _interval(gathered, wanted, sides, values) if asked else _NOT_ASKED
+    return SimilarityGrid(
+        axes=axes,
+        values=values,
+        null=null,
+        low=ends.low,
+        high=ends.high,
+        resampled=ends.resampled,
+        provenance=found.provenance("similarity.grid", {"scores": list(axes["measure"]), "sides": list(sides)}),
+        tables=tables,
+    )
+
+
+_NOT_ASKED = Interval(None, None, "no interval: these scores have one on request (interval=True)")
+
+
+def _both(null: Any) -> Array:
+    return np.array([null.mean, null.sd])
+
+
+def _table(
+    wanted: Sequence[Metric],
+    sources: Mapping[str, Source],
+    sides: Sides,
+    of: Callable[[Metric], Callable[[Any], Any]],
+    *,
+    width: int = 1,
+) -> Array:
+    """What a function of each score gives for every pair, [measure, left, right] or with one more axis of `width`.
+
+    Where both sides are the same sites, symmetric scores are worked out once for both orders.
+    """
+    left, right = sides
+    values = np.zeros((len(wanted), len(left), len(right), width))
+    same = left == right
+    for i, one in enumerate(left):
+        for j, other in enumerate(right):
+            pairs: dict[str, Any] = {}
+            for number, metric in enumerate(wanted):
+                if same and metric.symmetric and j < i:
+                    values[number, i, j] = values[number, j, i]
+                    continue
+                if metric.needs not in pairs:
+                    pairs[metric.needs] = sources[metric.needs].pair(one, other)
+                values[number, i, j] = of(metric)(pairs[metric.needs])
+    return values[..., 0] if width == 1 else values
+
+
+def _interval(gathered: Gathered, wanted: Sequence[Metric], sides: Sides, values: Array) -> Interval:
+    """Each document group left out in turn, over all words where their groups were kept apart, else over the sample."""
+    parts = [_part(gathered, [metric], sides, values[number : number + 1]) for number, metric in enumerate(wanted)]
+    if any(part.low is None for part in parts):
+        return next(part for part in parts if part.low is None)
+    low, high = (np.concatenate([getattr(part, end) for part in parts]) for end in ("low", "high"))
+    return Interval(low, high, "; ".join(dict.fromkeys(part.resampled for part in parts)))
+
+
+def _part(gathered: Gathered, wanted: list[Metric], sides: Sides, values: Array) -> Interval:
+    """The interval of one score."""
+
+    def scored(source: Source) -> Array:
+        return _table(wanted, {wanted[0].needs: source}, sides, lambda metric: metric.score)
+
+    view = gathered.sample_view(sides)
+    if wanted[0].needs == "moments":
+        source = gathered.moment_pairs(sides)
+        groups = source.view.groups
+        if len(groups) > 1:
+            without = [scored(MomentPairs(source.view.without(group), source.precision)) for group in groups]
+            return jackknife(values, without, [source.view.group(group).n for group in groups])
+        if view is None:
+            return Interval(None, None, "no interval: sweep with Moments(…, groups=True), or a TokenSample too")
+        return _around(values, _sampled_moments(wanted[0], sides, view), view.n)
+    assert view is not None, "the sample was read before"
+    groups = np.unique(view.group)
+    keys = [key for side in sides for key in side]
+    if len(groups) < 2:
+        return jackknife(values, [], [])
+    without = [scored(SamplePairs(view, keys, np.flatnonzero(view.group != group))) for group in groups]
+    return jackknife(values, without, [int((view.group == group).sum()) for group in groups])
+
+
+def _sampled_moments(metric: Metric, sides: Sides, view: Any) -> Interval:
+    """The interval of a score of moments over the sampled words."""
+    left, right = sides
+    groups = np.unique(view.group)
+    estimate = np.zeros((1, len(left), len(right)))
+    without = np.zeros((len(groups), *estimate.shape))
+    for i, one in enumerate(left):
+        for j, other in enumerate(right):
+            if left == right and metric.symmetric and j < i:
+                estimate[0, i, j], without[:, 0, i, j] = estimate[0, j, i], without[:, 0, j, i]
+                continue
+            moments = sample_moments(view, one, other)
+            estimate[0, i, j] = metric.score(MomentPairs(moments, "float64").pair(one, other))
+            for number, group in enumerate(groups):
+                part = MomentPairs(moments.without(int(group)), "float64")
+                without[number, 0, i, j] = metric.score(part.pair(one, other))
+    several = list(without) if len(groups) > 1 else []
+    return jackknife(estimate, several, [int((view.group == group).sum()) for group in groups][: len(several)])
+
+
+def _around(values: Array, found: Interval, words: int) -> Interval:
+    """An interval of the sample's estimate, brought to the estimate from all words."""
+    if found.low is None or found.high is None:
+        return found
+    reach = (found.high - found.low) / 2
+    return Interval(values - reach, values + reach, f"{found.resampled}, on a sample of {words:,} words")

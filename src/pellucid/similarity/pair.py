@@ -1,0 +1,153 @@
+"""Sides and pairs: the centred moments of one set of rows, and of two sets of the same rows, which scores read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pellucid.errors import PellucidError
+
+if TYPE_CHECKING:
+    from pellucid.collect.moment_sums import MomentsView
+
+Array = np.ndarray[Any, Any]
+ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23}
+"""Relative rounding of the products that a scatter was made from, by their precision."""
+
+
+class SimilarityError(PellucidError):
+    """Rows that cannot be compared, or a comparison that does not exist."""
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One set of n rows x_i with their mean taken away: S = Σxxᵀ [d, d] and, with k_i = ‖x_i‖², Σk and Σk²."""
+
+    name: str
+    n: int
+    scatter: Array
+    norm_sum: float
+    norm_squares: float
+    precision: str = "float64"
+
+    @property
+    def width(self) -> int:
+        """Features d."""
+        return len(self.scatter)
+
+    @cached_property
+    def power(self) -> float:
+        """‖S‖² = ‖K‖² for the Gram matrix K of the rows."""
+        return float(np.vdot(self.scatter, self.scatter))
+
+    @cached_property
+    def spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues of S from the largest down, and the eigenvectors as columns."""
+        import torch
+
+        values, vectors = torch.linalg.eigh(torch.from_numpy(self.scatter))
+        return values.numpy()[::-1].copy(), vectors.numpy()[:, ::-1].copy()
+
+    @cached_property
+    def rank(self) -> int:
+        """Directions that the rows really have: eigenvalues above the rounding of the largest, at most n − 1."""
+        values = self.spectrum[0]
+        least = values[0] * self.width * ROUNDING[self.precision]
+        return int(min((values > max(least, 0.0)).sum(), self.n - 1))
+
+    @cached_property
+    def condition(self) -> float:
+        """Largest over smallest eigenvalue within the rank."""
+        values = self.spectrum[0]
+        return float(values[0] / values[self.rank - 1]) if self.rank else float("inf")
+
+    def leading(self, *, variance: float | None = None, components: int | None = None) -> int:
+        """How many directions hold that share of the variance, or the fixed number asked for; at most the rank."""
+        if components is not None:
+            return min(components, self.rank)
+        if variance is None:
+            return self.rank
+        shares = np.cumsum(np.maximum(self.spectrum[0], 0.0))
+        return int(min(np.searchsorted(shares, variance * shares[-1] * (1 - 1e-12)) + 1, self.rank))
+
+    def whitening(self, count: int) -> Array:
+        """W = V·Λ^(−½) of the `count` leading directions, [d, count]: the columns of XW are orthonormal."""
+        values, vectors = self.spectrum
+        return vectors[:, :count] / np.sqrt(values[:count])
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two sides of the same rows: C = Σxyᵀ [d_x, d_y] and Σk·l with k_i = ‖x_i‖², l_i = ‖y_i‖²."""
+
+    left: Side
+    right: Side
+    cross: Array
+    norm_products: float
+    _canonical: dict[tuple[int, int], Array] = field(default_factory=dict[tuple[int, int], Array])
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.left.n
+
+    @cached_property
+    def power(self) -> float:
+        """‖C‖²."""
+        return float(np.vdot(self.cross, self.cross))
+
+    def whitened(self, left: int, right: int) -> Array:
+        """T = W_xᵀ C W_y of the leading directions, [left, right]; its singular values are canonical correlations."""
+        key = (left, right)
+        if key not in self._canonical:
+            whole = self.left.whitening(left).T @ self.cross @ self.right.whitening(right)
+            self._canonical.clear()  # one is enough, and they are large
+            self._canonical[key] = whole
+        return self._canonical[key]
+
+    def swapped(self) -> Pair:
+        """The same pair with right before left."""
+        return Pair(self.right, self.left, self.cross.T, self.norm_products)
+
+
+def side_of(view: MomentsView, key: str, *, precision: str) -> Side:
+    """The side of one key of gathered moments."""
+    return Side(key, view.n, view.scatter(key, key), view.norm_sum(key), view.norm_products(key, key), precision)
+
+
+def pair_of(view: MomentsView, left: Side, right: Side) -> Pair:
+    """The pair of two keys whose products were gathered."""
+    one, other = left.name, right.name
+    return Pair(left, right, view.scatter(one, other), view.norm_products(one, other))
+
+
+def pair_of_rows(x: Array, y: Array, *, names: tuple[str, str] = ("x", "y")) -> Pair:
+    """The pair of two arrays [n, d_x] and [n, d_y] whose rows belong together, in float64."""
+    left, right = _centred(x, names[0]), _centred(y, names[1])
+    if len(left) != len(right):
+        raise SimilarityError(
+            f"Rows belong together, but {names[0]} has {len(left):,} and {names[1]} has {len(right):,}; give both the "
+            "same words in the same order."
+        )
+    k, l = (left**2).sum(1), (right**2).sum(1)  # noqa: E741  # the names of the formula
+    return Pair(_side(names[0], left, k), _side(names[1], right, l), left.T @ right, float(k @ l))
+
+
+def _centred(rows: Array, name: str) -> Array:
+    """Rows in float64 without their mean; what cannot be centred is refused."""
+    wide = np.asarray(rows, dtype=np.float64)
+    if wide.ndim != 2:
+        raise SimilarityError(f"{name} has the shape {list(wide.shape)}; rows [n, features] are compared.")
+    if len(wide) < 4:
+        raise SimilarityError(f"{name} has {len(wide)} rows, and a similarity needs at least 4.")
+    bad = np.argwhere(~np.isfinite(wide))
+    if len(bad):
+        raise SimilarityError(f"{name} is NaN or infinite at row {bad[0][0]}, feature {bad[0][1]}; leave that row out.")
+    return wide - wide.mean(0)
+
+
+def _side(name: str, rows: Array, norms: Array) -> Side:
+    return Side(name, len(rows), rows.T @ rows, float(norms.sum()), float(norms @ norms))
