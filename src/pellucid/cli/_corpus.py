@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,28 +26,30 @@ Unit = Annotated[str | None, typer.Option(help="What a sentence of plain text is
 Take = Annotated[int | None, typer.Option(min=1, help="Read only so many sentences.")]
 
 
-def open_corpus(
-    spec: str,
-    *,
-    format: str = "auto",  # noqa: A002
-    take: int | None = None,
-    label_file: Path | None = None,
-    second_file: Path | None = None,
-    columns: str | None = None,
-    text: str | None = None,
-    unit: str | None = None,
-) -> Corpus:
-    """The corpus that a command's options ask for."""
-    from pellucid.corpus import Corpus
+@dataclass(frozen=True)
+class CorpusShape:
+    """How a corpus is read."""
 
-    chosen = "tagged" if format == "auto" and label_file is not None and second_file is None else format
-    given: dict[str, Any] = {
-        "labels_path": label_file,
-        "second_path": second_file,
-        "columns": None if columns is None else [name.strip() for name in columns.split(",")],
-        "text": text,
-        "unit": unit,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
-    corpus = Corpus.open(spec, format=chosen, **options)
-    return corpus if take is None else corpus.take(take)
+    take: Take = None
+    format: Format = "auto"
+    label_file: LabelFile = None
+    second_file: SecondFile = None
+    columns: Columns = None
+    text: TextField = None
+    unit: Unit = None
+
+    def open(self, spec: str) -> Corpus:
+        """The corpus of a file name, or `grammar`."""
+        from pellucid.corpus import Corpus
+
+        tagged = self.format == "auto" and self.label_file is not None and self.second_file is None
+        given: dict[str, Any] = {
+            "labels_path": self.label_file,
+            "second_path": self.second_file,
+            "columns": None if self.columns is None else [name.strip() for name in self.columns.split(",")],
+            "text": self.text,
+            "unit": self.unit,
+        }
+        options = {name: value for name, value in given.items() if value is not None}
+        corpus = Corpus.open(spec, format="tagged" if tagged else self.format, **options)
+        return corpus if self.take is None else corpus.take(self.take)

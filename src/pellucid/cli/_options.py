@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,15 +47,29 @@ def resumable(folder: Path) -> Generator[None]:
 _DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
-def open_model(
-    name: str, *, device: str | None, dtype: str | None, head: str, attention: str, allow_pickle: bool
-) -> Model:
-    """The model that a command's options ask for."""
-    if dtype is not None and dtype not in _DTYPES:
-        raise ModelError(f"There is no dtype {dtype!r}; use one of {', '.join(_DTYPES)}.")
-    import torch
+@dataclass(frozen=True)
+class Opening:
+    """How a model is opened."""
 
-    from pellucid.model import Model
+    device: Device = None
+    dtype: Dtype = None
+    head: Head = "auto"
+    attention: Attention = "fused"
+    allow_pickle: AllowPickle = False
 
-    chosen = None if dtype is None else getattr(torch, dtype)
-    return Model.load(name, device=device, dtype=chosen, head=head, attention=attention, allow_pickle=allow_pickle)
+    def open(self, name: str) -> Model:
+        """The model of a name."""
+        if self.dtype is not None and self.dtype not in _DTYPES:
+            raise ModelError(f"There is no dtype {self.dtype!r}; use one of {', '.join(_DTYPES)}.")
+        import torch
+
+        from pellucid.model import Model
+
+        return Model.load(
+            name,
+            device=self.device,
+            dtype=None if self.dtype is None else getattr(torch, self.dtype),
+            head=self.head,
+            attention=self.attention,
+            allow_pickle=self.allow_pickle,
+        )

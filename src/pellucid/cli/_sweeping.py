@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +24,27 @@ Special = Annotated[bool, typer.Option("--special", help="Count special tokens t
 Long = Annotated[str, typer.Option(help="Sentences over the model's limit: refuse, truncate or window.")]
 Overlap = Annotated[int | None, typer.Option(min=0, help="Tokens of context shared by windows (default: a quarter).")]
 Side = Annotated[str, typer.Option(help="Which words of an encoder–decoder: source or target.")]
+
+
+@dataclass(frozen=True)
+class Running:
+    """Who runs a sweep, named as `sweep` names it."""
+
+    engine: Engine = "inline"
+    workers: Workers = None
+    threads: Threads = None
+    token_budget: TokenBudget = None
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What a row is, named as `sweep` names it."""
+
+    pooling: Pooling = "mean"
+    special: Special = False
+    long: Long = "refuse"
+    overlap: Overlap = None
+    side: Side = "source"
 
 
 def collector_from(text: str) -> Collector:

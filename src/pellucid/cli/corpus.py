@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pellucid.cli import _corpus as options
+from pellucid.cli._groups import spread
 from pellucid.cli._options import Json
 from pellucid.cli._print import print_json, print_table
 
@@ -21,7 +22,7 @@ pellucid corpus info x.in --label-file x.label --json ; pellucid corpus info gra
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Look at corpora.", no_args_is_help=True, rich_markup_mode=None)
     group.callback()(_group)
-    group.command(name="info", epilog=EXAMPLES)(info)
+    group.command(name="info", epilog=EXAMPLES)(spread(info))
     app.add_typer(group, name="corpus")
 
 
@@ -31,26 +32,12 @@ def _group() -> None:
 
 def info(
     corpus: options.CorpusArgument,
-    format: options.Format = "auto",  # noqa: A002
-    label_file: options.LabelFile = None,
-    second_file: options.SecondFile = None,
-    columns: options.Columns = None,
-    text: options.TextField = None,
-    unit: options.Unit = None,
-    take: options.Take = None,
+    *,
+    shape: options.CorpusShape,
     json: Json = False,
 ) -> None:
     """Count the sentences, documents, words and labels of a corpus."""
-    opened = options.open_corpus(
-        corpus,
-        format=format,
-        take=take,
-        label_file=label_file,
-        second_file=second_file,
-        columns=columns,
-        text=text,
-        unit=unit,
-    )
+    opened = shape.open(corpus)
     found = opened.info()
     if json:
         print_json({**asdict(found), "fingerprint": opened.fingerprint})

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ import typer
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
+from pellucid.cli._groups import spread
 from pellucid.cli._print import console
 
 EXAMPLES = """Examples: pellucid report ./my-model --corpus notes.txt -o my-report ;
@@ -21,7 +23,7 @@ pellucid report zoo:lm --corpus grammar:500 --quick"""
 
 
 def register(app: typer.Typer) -> None:
-    app.command(name="report", epilog=EXAMPLES)(report)
+    app.command(name="report", epilog=EXAMPLES)(spread(report))
 
 
 def report(
@@ -39,41 +41,18 @@ def report(
     sweep: Annotated[
         Path | None, typer.Option(help="Keep the pass over the text here, to go on after an interruption.")
     ] = None,
-    engine: sweeping.Engine = "inline",
-    workers: sweeping.Workers = None,
-    threads: sweeping.Threads = None,
-    token_budget: sweeping.TokenBudget = None,
-    take: corpora.Take = None,
-    format: corpora.Format = "auto",  # noqa: A002
-    label_file: corpora.LabelFile = None,
-    second_file: corpora.SecondFile = None,
-    columns: corpora.Columns = None,
-    text: corpora.TextField = None,
-    unit: corpora.Unit = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    head: options.Head = "auto",
-    attention: options.Attention = "fused",
-    allow_pickle: options.AllowPickle = False,
+    *,
+    running: sweeping.Running,
+    shape: corpora.CorpusShape,
+    opening: options.Opening,
 ) -> None:
     """Write a report on a model: what it is, what its heads and neurons do, and what chance would have given."""
     from pellucid.report import report as write_report
     from pellucid.saving import check_free
 
     check_free(out)
-    read = corpora.open_corpus(
-        corpus,
-        format=format,
-        take=take,
-        label_file=label_file,
-        second_file=second_file,
-        columns=columns,
-        text=text,
-        unit=unit,
-    )
-    opened = options.open_model(
-        model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle
-    )
+    read = shape.open(corpus)
+    opened = opening.open(model)
     with nullcontext() if sweep is None else options.resumable(sweep):
         page = write_report(
             opened,
@@ -84,10 +63,7 @@ def report(
             seed=seed,
             long=long,
             sweep_folder=sweep,
-            engine=engine,
-            workers=workers,
-            threads=threads,
-            token_budget=token_budget,
+            **asdict(running),
             command=shlex.join(["pellucid", *sys.argv[1:]]),
             say=teller(),
         )

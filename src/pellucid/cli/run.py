@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pellucid.cli import _options as options
+from pellucid.cli._groups import spread
 from pellucid.cli._predictions import compared, predictions
 from pellucid.cli._print import console, print_json, print_table
 
@@ -19,7 +20,7 @@ pellucid run ./my-model "The keys are" --edit heads.3:2=zero --generate 10"""
 
 
 def register(app: typer.Typer) -> None:
-    app.command(name="run", epilog=EXAMPLES)(run)
+    app.command(name="run", epilog=EXAMPLES)(spread(run))
 
 
 def run(
@@ -39,11 +40,8 @@ def run(
     top: Annotated[int, typer.Option(min=1, help="How many predictions to show.")] = 5,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut text that is too long for the model.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save what was read to this folder.")] = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    head: options.Head = "auto",
-    attention: options.Attention = "fused",
-    allow_pickle: options.AllowPickle = False,
+    *,
+    opening: options.Opening,
     json: options.Json = False,
 ) -> None:
     """Run a model on a text: predictions, the tensors at chosen sites, and what an edit changes."""
@@ -53,9 +51,7 @@ def run(
     edits = [Edit.parse(item) for item in edit or []]
     if out is not None:
         check_free(out)
-    opened = options.open_model(
-        model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle
-    )
+    opened = opening.open(model)
     batch = opened.tokenize(text, pair, target=target, truncate=truncate)
     plain = opened.run(batch, sites or ()) if not edits else opened.run(batch)
     edited = opened.run(batch, sites or (), edits) if edits else None

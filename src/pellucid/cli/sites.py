@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pellucid.cli import _options as options
+from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -14,22 +15,17 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command(name="sites", epilog="Example: pellucid sites ./my-model")(sites)
+    app.command(name="sites", epilog="Example: pellucid sites ./my-model")(spread(sites))
 
 
 def sites(
     model: options.ModelArgument,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    head: options.Head = "auto",
-    attention: options.Attention = "fused",
-    allow_pickle: options.AllowPickle = False,
+    *,
+    opening: options.Opening,
     json: options.Json = False,
 ) -> None:
     """Show the named places of a model: what can be read and edited, and how large each is."""
-    opened = options.open_model(
-        model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle
-    )
+    opened = opening.open(model)
     if json:
         print_json(_as_json(opened))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
+from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 from pellucid.errors import SweepError
 
@@ -20,7 +22,7 @@ StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="The folder
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Keep activations on disk, look at them, and export them.", no_args_is_help=True)
     example = "Example: pellucid store build zoo:lm --corpus grammar:200 --sites resid.* -o my-store"
-    group.command(name="build", epilog=example)(build)
+    group.command(name="build", epilog=example)(spread(build))
     group.command(name="info", epilog="Example: pellucid store info my-store --verify")(info)
     group.command(name="export", epilog="Example: pellucid store export my-store -o arrays --to npy")(export)
     app.add_typer(group, name="store")
@@ -33,45 +35,18 @@ def build(
     sites: Annotated[list[str] | None, typer.Option(help="Sites to keep (may be repeated; default: resid.*).")] = None,
     keep: Annotated[str, typer.Option(help="How values are kept: float16, bfloat16 or float32.")] = "float16",
     part: Annotated[str, typer.Option(help="Only part I of N, as 1/4, for several writers into one folder.")] = "1/1",
-    engine: sweeping.Engine = "inline",
-    workers: sweeping.Workers = None,
-    threads: sweeping.Threads = None,
-    token_budget: sweeping.TokenBudget = None,
-    pooling: sweeping.Pooling = "mean",
-    special: sweeping.Special = False,
-    long: sweeping.Long = "refuse",
-    overlap: sweeping.Overlap = None,
-    side: sweeping.Side = "source",
-    take: corpora.Take = None,
-    format: corpora.Format = "auto",  # noqa: A002
-    label_file: corpora.LabelFile = None,
-    second_file: corpora.SecondFile = None,
-    columns: corpora.Columns = None,
-    text: corpora.TextField = None,
-    unit: corpora.Unit = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    head: options.Head = "auto",
-    attention: options.Attention = "fused",
-    allow_pickle: options.AllowPickle = False,
+    *,
+    running: sweeping.Running,
+    pooled: sweeping.Pooled,
+    shape: corpora.CorpusShape,
+    opening: options.Opening,
     json: options.Json = False,
 ) -> None:
     """Run a model over a corpus and keep what its sites hold at every word; run it again to go on after a stop."""
     from pellucid.collect.build import build_store
 
-    read = corpora.open_corpus(
-        corpus,
-        format=format,
-        take=take,
-        label_file=label_file,
-        second_file=second_file,
-        columns=columns,
-        text=text,
-        unit=unit,
-    )
-    opened = options.open_model(
-        model, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle
-    )
+    read = shape.open(corpus)
+    opened = opening.open(model)
     with options.resumable(out):
         build_store(
             opened,
@@ -80,15 +55,8 @@ def build(
             tuple(sites or ("resid.*",)),
             dtype=keep,
             part=_part(part),
-            engine=engine,
-            workers=workers,
-            threads=threads,
-            token_budget=token_budget,
-            pooling=pooling,
-            special=special,
-            long=long,
-            overlap=overlap,
-            side=side,
+            **asdict(running),
+            **asdict(pooled),
             progress=True,
         )
     info(out, verify=False, json=json)

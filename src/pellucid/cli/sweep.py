@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
+from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ DEFAULT = ("moments resid.* pairs=units", "head-counts")
 
 
 def register(app: typer.Typer) -> None:
-    app.command(name="sweep", epilog=EXAMPLES)(sweep)
+    app.command(name="sweep", epilog=EXAMPLES)(spread(sweep))
 
 
 def sweep(
@@ -37,62 +39,27 @@ def sweep(
             f"{' and '.join(DEFAULT)})."
         ),
     ] = None,
-    engine: sweeping.Engine = "inline",
-    workers: sweeping.Workers = None,
-    threads: sweeping.Threads = None,
-    token_budget: sweeping.TokenBudget = None,
-    pooling: sweeping.Pooling = "mean",
-    special: sweeping.Special = False,
-    long: sweeping.Long = "refuse",
-    overlap: sweeping.Overlap = None,
-    side: sweeping.Side = "source",
-    take: corpora.Take = None,
-    format: corpora.Format = "auto",  # noqa: A002
-    label_file: corpora.LabelFile = None,
-    second_file: corpora.SecondFile = None,
-    columns: corpora.Columns = None,
-    text: corpora.TextField = None,
-    unit: corpora.Unit = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    head: options.Head = "auto",
-    attention: options.Attention = "fused",
-    allow_pickle: options.AllowPickle = False,
+    *,
+    running: sweeping.Running,
+    pooled: sweeping.Pooled,
+    shape: corpora.CorpusShape,
+    opening: options.Opening,
     json: options.Json = False,
 ) -> None:
     """Gather statistics of models over a corpus in one pass; run the same command again to go on after a stop."""
     from pellucid.collect.sweep import sweep as run_sweep
 
     collectors = [sweeping.collector_from(item) for item in collect or DEFAULT]
-    read = corpora.open_corpus(
-        corpus,
-        format=format,
-        take=take,
-        label_file=label_file,
-        second_file=second_file,
-        columns=columns,
-        text=text,
-        unit=unit,
-    )
-    opened = [
-        options.open_model(name, device=device, dtype=dtype, head=head, attention=attention, allow_pickle=allow_pickle)
-        for name in models
-    ]
+    read = shape.open(corpus)
+    opened = [opening.open(name) for name in models]
     with options.resumable(out):
         found = run_sweep(
             opened,
             read,
             collectors,
             folder=out,
-            engine=engine,
-            workers=workers,
-            threads=threads,
-            token_budget=token_budget,
-            pooling=pooling,
-            special=special,
-            long=long,
-            overlap=overlap,
-            side=side,
+            **asdict(running),
+            **asdict(pooled),
             progress=True,
         )
     show_found(found, json=json)
