@@ -13,6 +13,9 @@ from tests.neurons import test_contexts as unit_sweep
 from tests.overview import test_norms as norm_sweep
 from tests.overview import test_surprise as word_sweep
 from tests.similarity import test_grid as pair_sweep
+from tests.similarity import test_heads as head_pair_sweep
+from tests.similarity import test_neurons as match_sweep
+from tests.similarity import test_training as training_sweep
 
 
 def statistics_by_hand() -> Result:
@@ -37,6 +40,23 @@ def grid_by_hand() -> Result:
 
 def significance_by_hand() -> Result:
     return similarity.significance(pair_sweep.found(), permutations=99)
+
+
+def convergence_by_hand() -> Result:
+    return similarity.convergence(training_sweep.found(), "cka,svcca", interval=True)
+
+
+def epochs_by_hand() -> Result:
+    return similarity.epoch_by_epoch(training_sweep.runs())
+
+
+def matches_by_hand() -> Result:
+    models = (match_sweep.ONE, match_sweep.TWO)
+    return similarity.neuron_matches(match_sweep.found((*models, *with_twin(match_sweep.TWO)[1:])))
+
+
+def alike_heads_by_hand() -> Result:
+    return similarity.head_patterns(head_pair_sweep.looked(with_twin(head_pair_sweep.MODEL)))
 
 
 def many_heads(layers: int, count: int, *, causal: bool = True) -> HeadStatistics:

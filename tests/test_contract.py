@@ -16,7 +16,11 @@ from pellucid.results import ABOUT, ARRAYS, Result, kinds
 from pellucid.views import figure_svg
 from tests.overlaps import faults
 from tests.results_by_hand import (
+    alike_heads_by_hand,
+    convergence_by_hand,
+    epochs_by_hand,
     grid_by_hand,
+    matches_by_hand,
     norms_by_hand,
     selective_by_hand,
     significance_by_hand,
@@ -29,7 +33,11 @@ FACTORIES: dict[str, Callable[[], Result]] = {
     "neurons.selective": selective_by_hand,
     "overview.norms": norms_by_hand,
     "overview.surprise": surprise_by_hand,
+    "similarity.convergence": convergence_by_hand,
+    "similarity.epoch_by_epoch": epochs_by_hand,
     "similarity.grid": grid_by_hand,
+    "similarity.heads": alike_heads_by_hand,
+    "similarity.neurons": matches_by_hand,
     "similarity.significance": significance_by_hand,
 }
 """How the tests make a result of every kind, by running its analysis on a small sweep made by hand."""

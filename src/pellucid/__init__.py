@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from pellucid.collect.build import build_store
     from pellucid.collect.classes import ClassMoments
     from pellucid.collect.counts import HeadCounts
+    from pellucid.collect.divergence import HeadDivergence
     from pellucid.collect.documents import DocumentSample
     from pellucid.collect.found import Found
+    from pellucid.collect.head_moments import HeadMoments
     from pellucid.collect.moments import Moments
     from pellucid.collect.quantiles import Quantiles
     from pellucid.collect.replay import replay
@@ -40,6 +42,8 @@ _HOMES = {
     "Found": "pellucid.collect.found",
     "Generation": "pellucid.model.run",
     "HeadCounts": "pellucid.collect.counts",
+    "HeadDivergence": "pellucid.collect.divergence",
+    "HeadMoments": "pellucid.collect.head_moments",
     "Model": "pellucid.model.model",
     "Moments": "pellucid.collect.moments",
     "PellucidError": "pellucid.errors",
@@ -69,6 +73,8 @@ __all__ = [
     "Found",
     "Generation",
     "HeadCounts",
+    "HeadDivergence",
+    "HeadMoments",
     "Model",
     "Moments",
     "PellucidError",

@@ -49,10 +49,10 @@ def qr_correlations(x: Array, y: Array) -> Array:
     return np.clip(np.linalg.svd(bases[0].T @ bases[1], compute_uv=False), 0, 1)
 
 
-def cut(x: Array, share: float) -> Array:
-    """The scores of the leading singular directions that hold a share of Σs²."""
+def cut(x: Array, share: float, *, power: int = 2) -> Array:
+    """The scores of the leading singular directions that hold a share of Σs², or of another power."""
     u, s, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
-    keep = int(np.searchsorted(np.cumsum(s**2) / (s**2).sum(), share)) + 1
+    keep = int(np.searchsorted(np.cumsum(s**power) / (s**power).sum(), share)) + 1
     return u[:, :keep] * s[:keep]
 
 
@@ -108,6 +108,19 @@ def rbf(x: Array, width: float) -> Array:
     return np.exp(-d / (2 * width**2 * np.median(d)))
 
 
+def leading_mean(rho: Array) -> float:
+    """The mean of the fewest leading correlations that make up 98% of their sum."""
+    count = next((i for i in range(1, len(rho)) if rho[:i].sum() >= 0.98 * rho.sum()), len(rho))
+    return float(rho[:count].mean())
+
+
+def aligned(k: Array, l: Array) -> float:  # noqa: E741
+    """Kornblith et al. 2019: ⟨HKH, HLH⟩ over both norms, diagonals included."""
+    h = np.eye(len(k)) - 1 / len(k)
+    k, l = h @ k @ h, h @ l @ h  # noqa: E741
+    return float((k * l).sum() / (np.linalg.norm(k) * np.linalg.norm(l)))
+
+
 ORACLES: dict[str, Callable[[Array, Array], float]] = {
     "cka": lambda x, y: debiased(gram(x), gram(y)),
     "cka-biased": lambda x, y: float((gram(x) * gram(y)).sum() / np.sqrt((gram(x) ** 2).sum() * (gram(y) ** 2).sum())),
@@ -135,6 +148,10 @@ ORACLES: dict[str, Callable[[Array, Array], float]] = {
     ),
     "rsa-spearman": spearman,
     "distance-correlation": distance_correlation,
+    "google-svcca": lambda x, y: leading_mean(qr_correlations(cut(x, 0.99, power=1), cut(y, 0.99, power=1))),
+    "thesis-svcca": lambda x, y: leading_mean(qr_correlations(x, y)),
+    "kornblith-cka": lambda x, y: aligned(gram(x), gram(y)),
+    "kornblith-rbf-cka": lambda x, y: aligned(rbf(x, 0.5), rbf(y, 0.5)),
 }
 
 

@@ -64,7 +64,7 @@ class HeadCounts(Collector):
 
     def open(self, setting: Setting) -> Accumulator:
         keys = setting.keys(self.sites)
-        causal = [_is_causal(key, setting) for key in keys]
+        causal = [is_causal(key, setting, reader="HeadCounts") for key in keys]
         return _Counts(keys, causal, self.offsets, self.groups)
 
     def merge(self, left: State, right: State) -> State:
@@ -87,12 +87,12 @@ def _site(key: str, setting: Setting) -> Site:
     return single(name, setting.models[number].sites)
 
 
-def _is_causal(key: str, setting: Setting) -> bool:
-    """Whether queries at a key see only what is before them; what is not self-attention is refused."""
+def is_causal(key: str, setting: Setting, *, reader: str) -> bool:
+    """Whether queries at a key see only what is before them; what is not self-attention is refused to its reader."""
     site = _site(key, setting)
     if site.kind != "pattern" or site.stack == "cross":
         raise SweepError(
-            f"HeadCounts reads self-attention patterns, and {key!r} is none; use 'pattern.*', 'encoder.pattern.*' or "
+            f"{reader} reads self-attention patterns, and {key!r} is none; use 'pattern.*', 'encoder.pattern.*' or "
             "'decoder.pattern.*'."
         )
     return setting.models[split_key(key)[0]].causal if site.stack is None else site.stack == "decoder"
@@ -176,7 +176,17 @@ class HeadCountsView:
         return self.parts[str(number)]
 
 
-class _Keys:
+def check_lengths(key: str, tensor: Tensor, words: Words) -> None:
+    """Raises where weights [B, heads, queries, keys] are not between the tokens whose words are counted."""
+    length = words.index.shape[1]
+    if tensor.shape[2:] != (length, length):
+        raise SweepError(
+            f"{key!r} is of {tensor.shape[2]} queries and {tensor.shape[3]} keys, but the words counted are of "
+            f"{length} tokens; sweep over the other side of the pairs (side='source' or 'target')."
+        )
+
+
+class WordKeys:
     """What the queries of one batch may look at: words, single special tokens, and which key is what."""
 
     def __init__(self, words: Words) -> None:
@@ -205,17 +215,20 @@ class _Keys:
     def uniform(self, causal: bool) -> Tensor:
         """Sums of every measure for uniform attention over the tokens that each query may see, [measures]."""
         if causal not in self.chance:
-            real = self.words.mask.cpu().bool()
-            size = real.shape[1]
-            seen = real[:, None, :].expand(-1, size, -1)
-            if causal:
-                seen = seen & torch.ones(size, size, dtype=torch.bool).tril()
-            weights = seen / seen.sum(-1, keepdim=True).clamp(min=1)
-            self.chance[causal] = measured(weights[:, None], self, 1)[0][0]
+            self.chance[causal] = measured(self.even(causal), self, 1)[0][0]
         return self.chance[causal]
 
+    def even(self, causal: bool) -> Tensor:
+        """Uniform attention over the tokens that each query may see, [B, 1, T, T]."""
+        real = self.words.mask.cpu().bool()
+        size = real.shape[1]
+        seen = real[:, None, :].expand(-1, size, -1)
+        if causal:
+            seen = seen & torch.ones(size, size, dtype=torch.bool).tril()
+        return (seen / seen.sum(-1, keepdim=True).clamp(min=1))[:, None]
 
-def measured(weights: Tensor, keys: _Keys, offsets: int) -> tuple[Tensor, Tensor]:
+
+def measured(weights: Tensor, keys: WordKeys, offsets: int) -> tuple[Tensor, Tensor]:
     """Sums of `MEASURES` [heads, measures], float64, and counts of argmax offsets [heads, 2·offsets + 3]."""
     heads, bins = weights.shape[1], 2 * offsets + 3
     device, words = weights.device, keys.words
@@ -225,7 +238,7 @@ def measured(weights: Tensor, keys: _Keys, offsets: int) -> tuple[Tensor, Tensor
     if not len(rows):
         return sums, counts.view(heads, bins)
     between = words.patterns(weights).transpose(1, 2)  # [B, W, H, W]
-    alone = _alone(weights, keys).transpose(1, 2)  # [B, W, H, R]
+    alone = alone_weights(weights, keys).transpose(1, 2)  # [B, W, H, R]
     batch = torch.arange(len(keys.first_token), device=device)
     sink = words.to_queries(weights[batch, :, :, keys.first_token.to(device)]).transpose(1, 2)  # [B, W, H]
     step = max(1, _AT_ONCE // (heads * (words.width + keys.extra.shape[1])))
@@ -239,7 +252,7 @@ def measured(weights: Tensor, keys: _Keys, offsets: int) -> tuple[Tensor, Tensor
     return sums, counts.view(heads, bins)
 
 
-def _alone(weights: Tensor, keys: _Keys) -> Tensor:
+def alone_weights(weights: Tensor, keys: WordKeys) -> Tensor:
     """Weights on every single token that is in no word's column, [B, heads, W, R]."""
     size, heads, length, _ = weights.shape
     count = keys.extra.shape[1]
@@ -250,7 +263,7 @@ def _alone(weights: Tensor, keys: _Keys) -> Tensor:
 
 
 def _measures(
-    between: Tensor, alone: Tensor, sink: Tensor, keys: _Keys, row: Tensor, query: Tensor
+    between: Tensor, alone: Tensor, sink: Tensor, keys: WordKeys, row: Tensor, query: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Every measure of N queries, [N, heads, measures], and the offset of the largest weight, [N, heads]."""
     device, width = between.device, between.shape[2]
@@ -289,18 +302,13 @@ class _Counts(Accumulator):
     def __init__(self, keys: tuple[str, ...], causal: list[bool], offsets: int, groups: bool) -> None:
         self._keys, self._causal, self._offsets, self._apart = keys, causal, offsets, groups
         self._arrays: dict[str, Array] = {}
-        self._seen: dict[int, _Keys] = {}
+        self._seen: dict[int, WordKeys] = {}
 
     def see(self, key: str, tensor: Tensor, words: Words) -> None:
-        length = words.index.shape[1]
-        if tensor.shape[2:] != (length, length):
-            raise SweepError(
-                f"{key!r} is of {tensor.shape[2]} queries and {tensor.shape[3]} keys, but the words counted are of "
-                f"{length} tokens; sweep over the other side of the pairs (side='source' or 'target')."
-            )
+        check_lengths(key, tensor, words)
         model, number = split_key(key)[0], self._keys.index(key)
         if model not in self._seen or self._seen[model].words is not words:
-            self._seen[model] = _Keys(words)
+            self._seen[model] = WordKeys(words)
         keys = self._seen[model]
         sums, counts = measured(tensor, keys, self._offsets)
         group = str(words.group) if self._apart else "all"

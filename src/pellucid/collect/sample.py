@@ -49,6 +49,10 @@ class TokenSample(Collector):
     def rows(self) -> tuple[str, ...]:
         return (self.sites,) if isinstance(self.sites, str) else self.sites
 
+    @property
+    def grouped(self) -> bool:
+        return True  # every row keeps its document group
+
     def open(self, setting: Setting) -> Accumulator:
         keys = setting.keys(self.sites)
         return _Sample(keys, [setting.width(key) for key in keys], setting.device, self)

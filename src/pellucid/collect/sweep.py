@@ -251,7 +251,7 @@ def _finish(place: Path | None, about: dict[str, Any], plan: Plan, states: State
         write_whole(place / SENTENCES, kept.to_bytes())
         write_whole(place / ABOUT, _json(whole))
         save_states(place / STATES, states)
-    return found_of(json.loads(json.dumps(whole)), states, job.pilots, kept)
+    return found_of(json.loads(_json(whole)), states, job.pilots, kept)  # in the order that a file has
 
 
 def _sentences(corpus: Corpus, numbers: set[int]) -> Iterator[tuple[int, Sentence]]:

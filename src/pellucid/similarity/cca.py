@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from pellucid.similarity import nulls
 from pellucid.similarity.metrics import Metric, number_of, register
@@ -17,8 +18,6 @@ def correlations(pair: Pair, left: int, right: int) -> Array:
 
     They are the singular values of T = W_xᵀ C W_y, found as roots of the eigenvalues of the smaller of T·Tᵀ and Tᵀ·T.
     """
-    import torch
-
     if not left or not right:
         return np.zeros(0)
     whole = torch.from_numpy(pair.whitened(left, right))
@@ -57,23 +56,23 @@ def pwcca(pair: Pair) -> float:
 
     From moments, α are the row sums of |Uᵀ·Λ^½·Vᵀ| with S_x = V·Λ·Vᵀ and U the left singular vectors of T.
     """
-    import torch
-
-    p, q = pair.left.rank, pair.right.rank
-    if not p or not q:
+    if not pair.left.rank or not pair.right.rank:
         return 0.0
-    whole = torch.from_numpy(pair.whitened(p, q))
-    values, vectors = torch.linalg.eigh(whole @ whole.T)
-    rho = values.clamp(0.0, 1.0).sqrt().flip(0)[: min(p, q)].numpy()
-    basis = vectors.flip(1)[:, : min(p, q)]  # U
-    weights = np.abs((basis.T @ torch.from_numpy(_root(pair.left, p))).numpy()).sum(1)
+    basis, rho, _ = pair.canonical
+    return _weighted(pair.left, basis, rho)
+
+
+def pwcca_back(pair: Pair) -> float:
+    """The same with the right side's canonical variables and features."""
+    if not pair.left.rank or not pair.right.rank:
+        return 0.0
+    _, rho, basis = pair.canonical
+    return _weighted(pair.right, basis, rho)
+
+
+def _weighted(side: Side, basis: Array, rho: Array) -> float:
+    weights = side.carried(basis)
     return float(weights @ rho / weights.sum())
-
-
-def _root(side: Side, rank: int) -> Array:
-    """Λ^½·Vᵀ, [rank, d]."""
-    values, vectors = side.spectrum
-    return np.sqrt(values[:rank, None]) * vectors[:, :rank].T
 
 
 def _mean(values: Array) -> float:
@@ -106,14 +105,9 @@ def _pwcca_null(pair: Pair) -> nulls.Null:
     if not p or not q:
         return nulls.Null(0.0, 0.0)
     flat = nulls.mean_correlation(pair.n, p, q)
-    generator = np.random.default_rng(0)
-    some = min(p, 64)
-    rotated, _ = np.linalg.qr(generator.standard_normal((p, some)))
-    weights = np.abs(rotated.T @ _root(pair.left, p)).sum(1)
-    uneven = float(weights.std() / weights.mean())
     left, right = p / (pair.n - 1), q / (pair.n - 1)
     spread = max(0.0, nulls.wachter_mean(left, right, 1.0) - flat.mean**2) if left + right < 1 else 0.0
-    return nulls.Null(flat.mean, float(np.sqrt(flat.sd**2 + uneven**2 * spread / min(p, q))))
+    return nulls.Null(flat.mean, float(np.sqrt(flat.sd**2 + pair.left.unevenness**2 * spread / min(p, q))))
 
 
 CCA = register(
@@ -170,7 +164,7 @@ PWCCA_BACK = register(
         name="pwcca-back",
         about="the same, weighted by how much of the right side each direction carries",
         needs="moments",
-        score=lambda pair: pwcca(pair.swapped()),
+        score=pwcca_back,
         null=lambda pair: _pwcca_null(pair.swapped()),
         symmetric=False,
         whole=True,

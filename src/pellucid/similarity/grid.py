@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pellucid.collect.collector import split_key
+from pellucid.errors import listing
 from pellucid.results import Array, Coordinate, Result, Table
+from pellucid.similarity.caution import SimilarityWarning
 from pellucid.similarity.metrics import Metric, chosen, phrases
+from pellucid.similarity.nulls import debiased
+from pellucid.similarity.pair import SimilarityError
+from pellucid.similarity.sampled import Samples, linear_cka
 from pellucid.similarity.sources import Gathered, MomentPairs, SamplePairs, Sides, Source, sample_moments
 from pellucid.uncertainty import Interval, jackknife
 
@@ -42,15 +48,17 @@ def grid(
     left: str | None = None,
     right: str | None = None,
     interval: bool | None = None,
+    method: str = "moments",
 ) -> SimilarityGrid:
     """Scores of every pair of sites, with what chance gives, an interval over documents, and random models beside it.
 
     `left` and `right` choose sites, as `"resid.*"` or, with several models, `"0:resid.*"`; by default all sites of the
     first model against all of the second trained one (of the first itself where there is no other). Scores that need
     moments read `Moments`, those that need the words themselves `TokenSample`. The interval comes along by itself where
-    all scores are of the CKA family; for others it takes ten times as long, and is made when `interval` is true.
+    all scores are of the CKA family; for others it takes ten times as long, and is made when `interval` is true. With
+    the `method` gram or minibatch, CKA comes from the sampled words.
     """
-    wanted = chosen(scores)
+    wanted = [by_method(metric, method) for metric in chosen(scores)]
     gathered = Gathered(found)
     sides = gathered.sides(wanted, left, right)
     sources = gathered.sources(wanted, sides)
@@ -62,12 +70,14 @@ def grid(
         "left": tuple(split_key(key)[1] for key in sides[0]),
         "right": tuple(split_key(key)[1] for key in sides[1]),
     }
+    _warn_of_few(wanted, sources, sides, null)
     z = np.divide(values - null, sd, out=np.zeros_like(values), where=sd > 0)
     tables = {"chance": Table(axes, {"sd": sd, "z": z})}
     for name, others in gathered.random_sides(sides).items():
         if gathered.has(wanted, others):
             other = _table(wanted, gathered.sources(wanted, others), others, lambda metric: metric.score)
             tables[name] = Table(axes, {"value": other})
+    told = {"scores": list(axes["measure"]), "sides": list(sides), "method": method}
     asked = all(metric.cheap for metric in wanted) if interval is None else interval
     ends = _interval(gathered, wanted, sides, values) if asked else _NOT_ASKED
     return SimilarityGrid(
@@ -77,12 +87,47 @@ def grid(
         low=ends.low,
         high=ends.high,
         resampled=ends.resampled,
-        provenance=found.provenance("similarity.grid", {"scores": list(axes["measure"]), "sides": list(sides)}),
+        provenance=found.provenance("similarity.grid", told),
         tables=tables,
     )
 
 
-_NOT_ASKED = Interval(None, None, "no interval: these scores have one on request (interval=True)")
+def by_method(metric: Metric, method: str) -> Metric:
+    """CKA from moments, from all pairs of sampled words, or from shuffled minibatches of them; other scores as is."""
+    if metric.name != "cka" or method in ("moments", "auto"):
+        return metric
+    if method not in _METHODS:
+        raise SimilarityError(f"There is no method {method!r}; the methods are {listing(('moments', *_METHODS))}.")
+    return replace(metric, needs="sample", score=_METHODS[method], null=lambda samples: debiased(samples.n))
+
+
+def _by_minibatch(samples: Samples) -> float:
+    from pellucid.similarity.minibatch import minibatch_cka
+
+    rows = samples.sample.rows
+    return minibatch_cka(rows[samples.left], rows[samples.right])
+
+
+_METHODS: dict[str, Callable[[Samples], float]] = {"gram": linear_cka, "minibatch": _by_minibatch}
+
+
+def _warn_of_few(wanted: Sequence[Metric], sources: Mapping[str, Source], sides: Sides, null: Array) -> None:
+    """Warns where so few words are compared in so many features that chance alone gives a high score."""
+    if "moments" not in sources:
+        return
+    source = sources["moments"]
+    width = max(source.pair(key, key).left.width for side in sides for key in side[:1])
+    for number, metric in enumerate(wanted):
+        if metric.needs == "moments" and not metric.cheap and source.n < 2 * width:
+            warnings.warn(
+                f"{source.n:,} words for {width:,} features: chance alone gives a {metric.name} of about "
+                f"{null[number].mean():.2f}; use more text (5 to 10 words per feature), or read scores against that.",
+                SimilarityWarning,
+                stacklevel=3,
+            )
+
+
+_NOT_ASKED = Interval(None, None, "no interval: for these scores it is made when asked for")
 
 
 def _both(null: Any) -> Array:

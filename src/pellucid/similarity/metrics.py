@@ -15,7 +15,7 @@ from pellucid.errors import listing
 from pellucid.similarity.nulls import Null
 from pellucid.similarity.pair import SimilarityError
 
-_MODULES = ("cka", "cca", "regression", "geometry", "sampled")
+_MODULES = ("cka", "cca", "regression", "geometry", "sampled", "presets")
 """The modules whose scores are known from the start."""
 
 

@@ -80,12 +80,21 @@ def squared_correlations(n: int, p: int, q: int) -> Null:
     return Null(min(1.0, max(p, q) / (n - 1)), float(np.sqrt(max(0.0, first)) / min(p, q)))
 
 
-def mean_correlation(n: int, p: int, q: int, *, seed: int = 0) -> Null:
-    """The mean canonical correlation of independent sides of ranks p and q: the Wachter law, sd from draws."""
-    if p + q >= n - 1:
-        drawn = _drawn_means(n, p, q, seed)
-        return Null(drawn.mean, drawn.sd)
-    return Null(wachter_mean(p / (n - 1), q / (n - 1)), _drawn_means(n, p, q, seed).sd)
+def mean_correlation(n: int, p: int, q: int) -> Null:
+    """The mean canonical correlation of independent sides of ranks p and q: mean and sd of the Wachter law.
+
+    With p + q > n − 1 the spaces meet: p + q − (n−1) correlations are 1, and the rest are those of the complements.
+    """
+    low, high = min(p, q), max(p, q)
+    meet = max(0, p + q - (n - 1))
+    if meet == low:
+        return Null(1.0, 0.0)
+    if meet:
+        rest = mean_correlation(n, n - 1 - high, n - 1 - low)
+        share = (low - meet) / low
+        return Null(1 - share * (1 - rest.mean), share * rest.sd)
+    left, right = p / (n - 1), q / (n - 1)
+    return Null(wachter_mean(left, right), wachter_spread(left, right) / low)
 
 
 def wachter_mean(left: float, right: float, power: float = 0.5) -> float:
@@ -94,12 +103,31 @@ def wachter_mean(left: float, right: float, power: float = 0.5) -> float:
     The density of the nonzero λ on [a, b] is √((λ−a)(b−λ)) / (2π·min(left, right)·λ(1−λ)), with
     a, b = (√(left(1−right)) ∓ √(right(1−left)))² (Wachter 1980).
     """
-    one, other = np.sqrt(left * (1 - right)), np.sqrt(right * (1 - left))
-    low, high = (one - other) ** 2, (one + other) ** 2
+    low, high = _edges(left, right)
     angle, weight = _quadrature()
     value = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
     density = ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * np.pi * min(left, right) * value * (1 - value))
     return float((weight * density * value**power).sum())
+
+
+def wachter_spread(left: float, right: float) -> float:
+    """The standard deviation of Σρ over the min(p, q) correlations, the same for all sizes at one left and right.
+
+    Var Σf(λ) = ½·Σ_k k·c_k² for f = c_0/2 + Σ_k c_k·cos kθ on the law's support, λ = (a+b)/2 + (b−a)/2·cos θ: real
+    Gaussian rows (Johansson 1998; Bai and Silverstein 2004).
+    """
+    low, high = _edges(left, right)
+    angle, weight = _quadrature()
+    orders, waves = _waves()
+    root = np.sqrt((low + high) / 2 + (high - low) / 2 * np.cos(angle))
+    coefficients = 2 / np.pi * (waves @ (weight * root))
+    return float(np.sqrt(orders @ coefficients**2 / 2))
+
+
+def _edges(left: float, right: float) -> tuple[float, float]:
+    """The support [a, b] of the Wachter law."""
+    one, other = np.sqrt(left * (1 - right)), np.sqrt(right * (1 - left))
+    return float((one - other) ** 2), float((one + other) ** 2)
 
 
 @lru_cache(maxsize=1)
@@ -109,10 +137,11 @@ def _quadrature() -> tuple[Array, Array]:
     return (nodes + 1) * np.pi / 2, weights * np.pi / 2
 
 
-@lru_cache(maxsize=512)
-def _drawn_means(n: int, p: int, q: int, seed: int) -> Null:
-    means = [drawn_correlations(n, p, q, np.random.default_rng([seed, draw])).mean() for draw in range(DRAWS)]
-    return Null(float(np.mean(means)), float(np.std(means, ddof=1)))
+@lru_cache(maxsize=1)
+def _waves() -> tuple[Array, Array]:
+    """Orders k from 1 on and cos kθ at the nodes; c_k falls at least as 1/k², so that 200 are plenty."""
+    orders = np.arange(1, 201)
+    return orders, np.cos(orders[:, None] * _quadrature()[0])
 
 
 def drawn_correlations(n: int, p: int, q: int, generator: np.random.Generator) -> Array:

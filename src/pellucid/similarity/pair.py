@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from pellucid.errors import PellucidError
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23}
 """Relative rounding of the products that a scatter was made from, by their precision."""
+_FAINT = 1e-6
+"""Correlations below this leave nothing of their direction on the other side but rounding."""
 
 
 class SimilarityError(PellucidError):
@@ -46,8 +50,6 @@ class Side:
     @cached_property
     def spectrum(self) -> tuple[Array, Array]:
         """Eigenvalues of S from the largest down, and the eigenvectors as columns."""
-        import torch
-
         values, vectors = torch.linalg.eigh(torch.from_numpy(self.scatter))
         return values.numpy()[::-1].copy(), vectors.numpy()[:, ::-1].copy()
 
@@ -75,19 +77,47 @@ class Side:
 
     def whitening(self, count: int) -> Array:
         """W = V·Λ^(−½) of the `count` leading directions, [d, count]: the columns of XW are orthonormal."""
+        return self._whitening[:, :count]
+
+    @cached_property
+    def _whitening(self) -> Array:
         values, vectors = self.spectrum
-        return vectors[:, :count] / np.sqrt(values[:count])
+        return vectors[:, : self.rank] / np.sqrt(values[: self.rank])
+
+    def carried(self, basis: Array) -> Array:
+        """Row sums of |Bᵀ·Λ^½·Vᵀ|: how much of the features whitened directions carry, the columns of B [rank, …]."""
+        return (torch.from_numpy(basis).T @ torch.from_numpy(self._root)).abs_().sum(1).numpy()
+
+    @cached_property
+    def unevenness(self) -> float:
+        """Standard deviation over mean of what random directions carry."""
+        generator = np.random.default_rng(0)
+        some, _ = np.linalg.qr(generator.standard_normal((self.rank, min(self.rank, 64))))
+        weights = self.carried(some)
+        return float(weights.std() / weights.mean())
+
+    @cached_property
+    def _root(self) -> Array:
+        values, vectors = self.spectrum
+        return np.sqrt(values[: self.rank, None]) * vectors[:, : self.rank].T  # Λ^½·Vᵀ, [rank, d]
 
 
-@dataclass(frozen=True, eq=False)
 class Pair:
-    """Two sides of the same rows: C = Σxyᵀ [d_x, d_y] and Σk·l with k_i = ‖x_i‖², l_i = ‖y_i‖²."""
+    """Two sides of the same rows: C = Σxyᵀ [d_x, d_y] and Σk·l with k_i = ‖x_i‖², l_i = ‖y_i‖².
 
-    left: Side
-    right: Side
-    cross: Array
-    norm_products: float
-    _canonical: dict[tuple[int, int], Array] = field(default_factory=dict[tuple[int, int], Array])
+    Both products may be given as functions, which are called when they are first needed: chance seldom needs them.
+    """
+
+    def __init__(
+        self,
+        left: Side,
+        right: Side,
+        cross: Array | Callable[[], Array],
+        norm_products: float | Callable[[], float],
+    ) -> None:
+        self.left, self.right = left, right
+        self._cross, self._norm_products = cross, norm_products
+        self._whitened: Array | None = None
 
     @property
     def n(self) -> int:
@@ -95,22 +125,53 @@ class Pair:
         return self.left.n
 
     @cached_property
+    def cross(self) -> Array:
+        """C = Σxyᵀ, [d_x, d_y]."""
+        return self._cross() if callable(self._cross) else self._cross
+
+    @cached_property
+    def norm_products(self) -> float:
+        """Σk·l."""
+        return self._norm_products() if callable(self._norm_products) else self._norm_products
+
+    @cached_property
     def power(self) -> float:
         """‖C‖²."""
         return float(np.vdot(self.cross, self.cross))
 
     def whitened(self, left: int, right: int) -> Array:
-        """T = W_xᵀ C W_y of the leading directions, [left, right]; its singular values are canonical correlations."""
-        key = (left, right)
-        if key not in self._canonical:
-            whole = self.left.whitening(left).T @ self.cross @ self.right.whitening(right)
-            self._canonical.clear()  # one is enough, and they are large
-            self._canonical[key] = whole
-        return self._canonical[key]
+        """T = W_xᵀ C W_y of the leading directions, [left, right]; its singular values are canonical correlations.
+
+        The last one is kept, and fewer directions are a corner of it.
+        """
+        kept = self._whitened
+        if kept is None or kept.shape[0] < left or kept.shape[1] < right:
+            factors = (self.left.whitening(left).T, self.cross, self.right.whitening(right))
+            kept = torch.linalg.multi_dot([torch.from_numpy(each) for each in factors]).numpy()
+            self._whitened = kept
+        return kept[:left, :right]
+
+    @cached_property
+    def canonical(self) -> tuple[Array, Array, Array]:
+        """The min(p, q) correlations ρ of all directions, and their directions U [p, …] and V [q, …]: T = U·ρ·Vᵀ."""
+        whole = torch.from_numpy(self.whitened(self.left.rank, self.right.rank))
+        tall = whole.shape[0] > whole.shape[1]
+        wide = whole.T if tall else whole
+        _, own = torch.linalg.eigh(wide @ wide.T)
+        other = wide.T @ own
+        rho = torch.linalg.vector_norm(other, dim=0)
+        if rho.min() > _FAINT:
+            other /= rho
+        else:  # what is left of the faintest directions after the product is rounding
+            values, vectors = torch.linalg.eigh(wide.T @ wide)
+            other = vectors[:, -len(rho) :]
+            rho = values[-len(rho) :].clamp(min=0.0).sqrt()
+        left, right = (other, own) if tall else (own, other)
+        return left.numpy(), rho.clamp(0.0, 1.0).numpy(), right.numpy()
 
     def swapped(self) -> Pair:
         """The same pair with right before left."""
-        return Pair(self.right, self.left, self.cross.T, self.norm_products)
+        return Pair(self.right, self.left, lambda: self.cross.T, lambda: self.norm_products)
 
 
 def side_of(view: MomentsView, key: str, *, precision: str) -> Side:
@@ -121,7 +182,7 @@ def side_of(view: MomentsView, key: str, *, precision: str) -> Side:
 def pair_of(view: MomentsView, left: Side, right: Side) -> Pair:
     """The pair of two keys whose products were gathered."""
     one, other = left.name, right.name
-    return Pair(left, right, view.scatter(one, other), view.norm_products(one, other))
+    return Pair(left, right, lambda: view.scatter(one, other), lambda: view.norm_products(one, other))
 
 
 def pair_of_rows(x: Array, y: Array, *, names: tuple[str, str] = ("x", "y")) -> Pair:

@@ -89,6 +89,11 @@ def centred(rows: Array) -> Array:
     return wide - wide.mean(0)
 
 
+def linear_cka(samples: Samples) -> float:
+    """Debiased linear CKA from all pairs of words: the same number as from moments."""
+    return ratio(*samples.centred_products("linear", tiles.linear))
+
+
 def rbf_cka(samples: Samples, *, width: float = 1.0) -> float:
     """Debiased CKA with Gaussian kernels whose width is `width` times the root of the median squared distance."""
     return ratio(*samples.centred_products(f"rbf:{width}", tiles.rbf(width)))

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from pellucid.results import WIDTH, Result, ResultError
 from pellucid.views.bars import bars
+from pellucid.views.convergence import convergence_curves
 from pellucid.views.curves import curves
 from pellucid.views.heat_map import heat_map
 from pellucid.views.position import surprise_curve
+from pellucid.views.similarity_map import similarity_map
 from pellucid.views.units import unit_bars
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 _MADE_FOR: dict[str, Callable[..., Figure]] = {
     "neurons.selective": unit_bars,
     "overview.surprise": surprise_curve,
+    "similarity.convergence": convergence_curves,
+    "similarity.epoch_by_epoch": convergence_curves,
+    "similarity.grid": similarity_map,
 }
 _MOST_BARS = 60
 

@@ -1,0 +1,135 @@
+"""`pellucid similarity`: how alike the layers of one or two models are."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pellucid.cli import _corpus as corpora
+from pellucid.cli import _options as options
+from pellucid.cli import _sweeping as sweeping
+from pellucid.cli._groups import spread
+from pellucid.cli._print import console, print_json, print_table
+
+EXAMPLES = """Examples: pellucid similarity zoo:lm --corpus grammar:500 -o layers ;
+pellucid similarity ./base ./tuned --corpus dev.conllu --metrics cka,svcca,pwcca -o compared"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command(name="similarity", epilog=EXAMPLES)(spread(similarity))
+
+
+def similarity(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL [OTHER]", help="One model (its layers with each other), or two."),
+    ],
+    corpus: corpora.CorpusOption,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make; it must be new or empty.")],
+    metrics: Annotated[str, typer.Option(help="Scores, with commas between: cka, svcca, pwcca, rbf-cka …")] = "cka",
+    sites: Annotated[str, typer.Option(help="Sites to compare: resid.*, neurons.3, heads.* …")] = "resid.*",
+    other_sites: Annotated[str | None, typer.Option(help="Sites of the other side (default: the same).")] = None,
+    p_values: Annotated[bool, typer.Option("--p-values", help="Also test by shuffling whole documents.")] = False,
+    intervals: Annotated[bool, typer.Option("--intervals", help="Intervals of all scores, not of CKA alone.")] = False,
+    control: Annotated[
+        bool, typer.Option("--control/--no-control", help="Also compare with randomly initialised models.")
+    ] = True,
+    method: Annotated[str, typer.Option(help="auto, moments, gram or minibatch.")] = "auto",
+    precision: Annotated[str, typer.Option(help="Of products: auto, float32 or float64.")] = "auto",
+    sample: Annotated[int, typer.Option(min=16, help="Words of scores that look at single words.")] = 4096,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random models and of all that is drawn at random.")] = 0,
+    long: sweeping.Long = "window",
+    sweep: Annotated[
+        Path | None, typer.Option(help="Keep the pass over the text here, to go on after an interruption.")
+    ] = None,
+    *,
+    running: sweeping.Running,
+    shape: corpora.CorpusShape,
+    opening: options.Opening,
+    json: options.Json = False,
+) -> None:
+    """Compare representations: every layer with every other, with what chance and a random model would give."""
+    from pellucid.report.comparison import write_comparison
+    from pellucid.saving import check_free
+    from pellucid.similarity import compare, significance
+    from pellucid.similarity.metrics import chosen
+    from pellucid.similarity.pair import SimilarityError
+
+    check_free(out)
+    wanted = chosen(metrics)
+    if len(models) > 2:
+        raise SimilarityError(f"{len(models)} models were given; one or two can be compared at a time.")
+    read = shape.open(corpus)
+    opened = [opening.open(name) for name in models]
+    notes: list[str] = []
+    screen = console(stderr=True)
+
+    def say(line: str) -> None:
+        notes.append(line)
+        screen.print(line)
+
+    with nullcontext() if sweep is None else options.resumable(sweep), _told_warnings(say):
+        found = compare(
+            opened[0],
+            opened[1] if len(opened) > 1 else None,
+            read,
+            scores=[metric.name for metric in wanted],
+            sites=sites,
+            right_sites=other_sites,
+            random=control,
+            significance=p_values,
+            method=method,
+            precision=precision,
+            sample=sample,
+            seed=seed,
+            folder=sweep,
+            **asdict(running),
+            long=long,
+            say=say,
+        )
+        grids = [found.grid(metric.name, interval=True if intervals else None) for metric in wanted]
+        tests = [significance(found.found, seed=seed)] if p_values else []
+    command = shlex.join(["pellucid", *sys.argv[1:]])
+    grids = [replace(each, provenance=replace(each.provenance, command=command)) for each in grids]
+    title = " and ".join(model.name for model in opened)
+    about = f"How alike their representations are over {found.found.words:,} words of {read.name}."
+    page = write_comparison(out, grids, tests, title=title, about=about, notes=notes, command=command)
+    if json:
+        print_json({str(each.axes["measure"][0]): each.to_json() for each in grids})
+        return
+    rows = [
+        (
+            each.axes["measure"][0],
+            f"{each.values.mean():.3f}",
+            f"{each.values.min():.3f} to {each.values.max():.3f}",
+            "" if each.null is None else f"{each.null.mean():.3f}",
+            ", ".join(
+                f"{table.columns['value'].mean():.3f}" for name, table in each.tables.items() if "random" in name
+            ),
+        )
+        for each in grids
+    ]
+    heads = ["score", "mean", "range", "chance", "with random models"]
+    print_table(heads, rows, right=heads[1:])
+    console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+@contextmanager
+def _told_warnings(say: object) -> Generator[None]:
+    """Warnings about scores as sentences, each once, instead of Python's own lines."""
+    from pellucid.similarity.caution import SimilarityWarning
+
+    tell = say if callable(say) else print
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SimilarityWarning)
+        yield
+    for text in dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, SimilarityWarning)):
+        tell(f"Careful: {text}")

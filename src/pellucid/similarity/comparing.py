@@ -1,0 +1,142 @@
+"""Comparing models: plans, sweeps once, and scores; with one model, its layers with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pellucid.collect.job import facts_of
+from pellucid.collect.moments import Moments
+from pellucid.collect.sweep import sweep
+from pellucid.similarity.grid import SimilarityGrid, grid
+from pellucid.similarity.metrics import chosen
+from pellucid.similarity.planning import (
+    MOST_SAMPLED,
+    SAMPLE,
+    TOLERANCE,
+    SimilarityPlan,
+    Wanted,
+    float32_error,
+    make_plan,
+    words_up_to,
+)
+from pellucid.similarity.sources import MomentPairs
+
+if TYPE_CHECKING:
+    from pellucid.collect.found import Found
+    from pellucid.corpus import Corpus
+    from pellucid.model import Model
+
+PILOT = 4
+"""Words per feature that the condition of a site is judged from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A finished sweep for a comparison, and the plan it followed."""
+
+    found: Found
+    plan: SimilarityPlan
+    wanted: Wanted
+
+    def grid(self, score: str, *, interval: bool | None = None) -> SimilarityGrid:
+        """One of the scores."""
+        left, right = self.wanted.patterns(len(self.found.models))[0]
+        return grid(self.found, score, left=left, right=right, interval=interval, method=self.plan.method)
+
+
+def compare(
+    left: Model,
+    right: Model | None,
+    corpus: Corpus,
+    *,
+    scores: str | Iterable[str] = "cka",
+    sites: str = "resid.*",
+    right_sites: str | None = None,
+    random: bool = True,
+    significance: bool = False,
+    method: str = "auto",
+    precision: str = "auto",
+    sample: int = SAMPLE,
+    memory_limit: int = 4 << 30,
+    seed: int = 0,
+    folder: str | Path | None = None,
+    engine: str = "inline",
+    workers: int | None = None,
+    threads: int | None = None,
+    token_budget: int | None = None,
+    long: str = "window",
+    say: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Everything that some scores of two models (or of the layers of one) need, from one pass over a corpus.
+
+    `random` reads the text with a randomly initialised model of each architecture too. `method` is auto, moments, gram
+    or minibatch; `precision` auto, float32 or float64. `folder` keeps the pass, to go on after an interruption. Then
+    `comparison.grid("cka")` is the map of a score, and with `significance`, `similarity.significance(comparison.found)`
+    its p-values.
+    """
+    tell = say or (lambda _: None)
+    models = [left] if right is None else [left, right]
+    other = 0 if right is None else 1
+    pairs = [(0, other)]
+    if random:
+        twins = [type(model).random_like(model, seed) for model in models]
+        models += twins
+        pairs += [(0, 1)] if right is None else [(0, 3), (2, 1)]
+    wanted = Wanted(tuple(chosen(scores)), sites, right_sites or sites, tuple(pairs))
+    if precision == "auto":
+        precision = _precision(wanted, models[: other + 1], corpus, long, tell)
+    plan = make_plan(
+        wanted,
+        [facts_of(model, side="source") for model in models],
+        words=words_up_to(corpus, MOST_SAMPLED),
+        method=method,
+        precision=precision,
+        sample=sample,
+        significance=significance,
+        memory_limit=memory_limit,
+    )
+    for line in plan.lines:
+        tell(line)
+    found = sweep(
+        models,
+        corpus,
+        plan.collectors,
+        folder=folder,
+        engine=engine,
+        workers=workers,
+        threads=threads,
+        token_budget=token_budget,
+        long=long,
+    )
+    return Comparison(found, plan, wanted)
+
+
+def _precision(wanted: Wanted, models: list[Model], corpus: Corpus, long: str, tell: Callable[[str], None]) -> str:
+    """float64 where scores need the weakest directions and float32 would blur them, judged from a few words."""
+    if not any(metric.whole for metric in wanted.scores):
+        return "float32"
+    sizes = [max(model.size(site)[-1] for site in model.sites if site.kind != "pattern") for model in models]
+    pilot = Moments((wanted.left, wanted.right), pairs="diagonal", precision="float64", memory_limit=1 << 62)
+    few = corpus.take(_sentences(corpus, PILOT * max(sizes)))
+    found = sweep(models, few, pilot, long=long, progress=False)
+    pairs = MomentPairs(found[pilot], "float64")
+    error = float32_error([pairs.side(key).condition for key in pairs.view.keys])
+    precision = "float64" if error > TOLERANCE else "float32"
+    tell(
+        f"Scores that use every direction would be off by up to {error:.0e} with float32 products (judged from "
+        f"{found.words:,} words); they are made in {precision}."
+    )
+    return precision
+
+
+def _sentences(corpus: Corpus, words: int) -> int:
+    """How many sentences hold so many words."""
+    seen = count = 0
+    for sentence in corpus:
+        seen, count = seen + len(sentence.words), count + 1
+        if seen >= words:
+            break
+    return max(1, count)
