@@ -47,14 +47,20 @@ def layers(models: Sequence[ModelFacts], keys: Iterable[str], kind: str, *, mode
 def view_with(found: Found, collector: type[Collector], kind: str, *, ask: str) -> tuple[Any, dict[Coordinate, str]]:
     """The view of the collector that has the first model's sites of a kind, and their keys by layer.
 
-    A sweep may have several collectors of one class; where none has such sites, the error says what to `ask` for.
+    Of several collectors of one class, one that has the random control's sites too goes before others, and one that
+    kept document groups apart before one that did not. Where none has such sites, the error says what to `ask` for.
     """
     names = [name for name, each in found.collectors.items() if isinstance(each, collector)]
     views = [found[name] for name in names] or [found[collector]]  # which raises, and lists what was collected
-    for view in views:
-        mine = layers(found.models, view.keys, kind)
-        if mine:
-            return view, mine
+    having = [(view, mine) for view in views if (mine := layers(found.models, view.keys, kind))]
+    twin = control(found.models)
+
+    def worth(view: Any) -> tuple[bool, bool]:
+        controlled = twin is not None and bool(layers(found.models, view.keys, kind, model=twin))
+        return controlled, bool(getattr(view, "groups", ()))
+
+    if having:
+        return max(having, key=lambda each: worth(each[0]))  # the first of equals
     collected = listing(key for view in views for key in view.keys)
     raise ResultError(
         f"The sweep's {collector.__name__} have {collected}, and no {kind!r} of the model; sweep with {ask}."

@@ -71,7 +71,10 @@ def blocks_by_hand(collector: DocumentSample, lengths: tuple[int, ...] = LENGTHS
     return [sorted(ordinal for _, ordinal in sorted(by_document[name])[: collector.words]) for name in long]
 
 
-@pytest.mark.parametrize("options", [{}, {"words": 3}, {"documents": 5}, {"documents": 4, "words": 5, "seed": 9}])
+OPTIONS = [{}, {"words": 3}, {"documents": 5}, {"documents": 4, "words": 5, "seed": 9}, {"documents": 6, "words": 11}]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
 def test_blocks_are_those_found_by_hand(options):
     collector = DocumentSample("resid.*", **options)
     view = collector.view(shard(collector, SETTING, batches((40, 100))), SETTING)

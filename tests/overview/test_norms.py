@@ -55,6 +55,18 @@ def test_every_measure_of_every_layer():
     assert result.measure("largest share")[2] > 0.9
 
 
+def test_of_several_moments_those_with_control_and_groups_are_read():
+    """Other analyses of the same sweep may gather moments of the model alone, or without document groups."""
+    models = with_twin(MODEL)
+    others = (Moments("0:resid.*", groups=True), Moments("resid.*", pairs="diagonal"), COLLECTOR)
+    parts = [found(models, each) for each in others]
+    states = {each: part.states[f"0-{each.kind}"] for each, part in zip(others, parts, strict=True)}
+    result = norms(found_of(models, states))
+    assert result.same(norms(parts[-1]))
+    assert result.null is not None
+    assert result.low is not None
+
+
 def test_the_interval_leaves_out_whole_groups():
     result = norms(found())
     parts = text(1)

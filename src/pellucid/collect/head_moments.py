@@ -66,9 +66,7 @@ class HeadMoments(Collector):
         for key in keys:
             number, name = split_key(key)
             if single(name, setting.models[number].sites).kind != "heads":
-                raise SweepError(
-                    f"HeadMoments reads outputs of heads, and {key!r} is something else; use 'heads.*'."
-                )
+                raise SweepError(f"HeadMoments reads outputs of heads, and {key!r} is something else; use 'heads.*'.")
         models = list(setting.models)
         for number, model in enumerate(models):
             sizes: dict[str, tuple[int, ...]] = {}
