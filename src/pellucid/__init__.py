@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pellucid.model import Batch, Captured, Edit, Generation, Model, Run, Site
     from pellucid.results import Result
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "Batch": "pellucid.model.batch",

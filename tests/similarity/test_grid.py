@@ -22,6 +22,8 @@ from pellucid.uncertainty import jackknife
 from tests.found_by_hand import facts, found_of, gathered, with_twin
 from tests.similarity.test_scores import Array, scored
 
+pytestmark = pytest.mark.filterwarnings("ignore::pellucid.similarity.SimilarityWarning")  # presets warn
+
 MODEL = facts({Site("resid", layer): (6,) for layer in range(3)}, name="one")
 OTHER = facts({Site("resid", layer): (4,) for layer in range(2)}, name="two")
 GROUPS, WORDS = 10, 24

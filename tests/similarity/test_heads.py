@@ -16,7 +16,8 @@ from pellucid.collect.head_moments import HeadMoments
 from pellucid.collect.moments import Moments
 from pellucid.errors import PellucidError
 from pellucid.model.sites import Site
-from pellucid.similarity import head_outputs, head_patterns, metrics
+from pellucid.similarity import head_outputs, head_patterns, metrics, pair_of_rows
+from pellucid.similarity.heads import HeadPairs
 from pellucid.uncertainty import jackknife
 from tests.collect.batches import merged, words_of
 from tests.collect.sweeping import Rows, in_order, reader, stories
@@ -132,6 +133,18 @@ def test_every_score_of_moments_equals_that_of_the_heads_rows(name: str) -> None
         for j, other in enumerate(heads):
             assert result.values[0, i, j] == pytest.approx(scored(name, one, other), abs=1e-8), (i, j)
     assert result.axes["left"] == ("0.0", "0.1", "1.0", "1.1")
+
+
+def test_pairs_of_heads_are_those_of_their_rows_in_both_orders() -> None:
+    pairs, heads = HeadPairs(put_out()[HeadMoments], "float64"), slices(rows_of())
+    keys = [f"heads.{layer}.{head}" for layer in range(2) for head in range(2)]
+    for one, x in zip(keys, heads, strict=True):
+        for other, y in zip(keys, heads, strict=True):
+            mine, meant = pairs.pair(one, other), pair_of_rows(x, y)
+            np.testing.assert_allclose(mine.cross, meant.cross, atol=1e-8)
+            assert mine.norm_products == pytest.approx(meant.norm_products)
+            assert mine.right.norm_sum == pytest.approx(meant.right.norm_sum)
+            assert mine.left.norm_squares == pytest.approx(meant.left.norm_squares)
 
 
 def test_a_head_turned_round_is_the_same_and_others_are_not() -> None:

@@ -13,6 +13,7 @@ from pellucid.similarity import Samples, SampleSet, metrics, pair_of_rows
 from pellucid.similarity.metrics import chosen
 
 Array = np.ndarray[Any, Any]
+pytestmark = pytest.mark.filterwarnings("ignore::pellucid.similarity.SimilarityWarning")  # published faults warn
 
 
 def made(n: int = 400, d: int = 12, e: int = 9, *, seed: int = 0) -> tuple[Array, Array]:

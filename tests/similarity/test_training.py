@@ -68,11 +68,14 @@ def swept(models: tuple[ModelFacts, ...], *collectors: Any) -> Found:
     return found_of(models, {each: gathered(each, models, batches) for each in chosen}, words=GROUPS * WORDS)
 
 
-def one_by_one(*, random: bool = False) -> list[Found]:
-    """Each checkpoint beside the last one, and a random model beside it."""
-    last = CHECKPOINTS[-1]
-    first = [swept((with_twin(last)[1], last))] if random else []
-    return first + [swept((checkpoint, last)) for checkpoint in CHECKPOINTS[:-1]]
+def one_by_one() -> list[Found]:
+    """Each checkpoint beside the last one."""
+    return [swept((checkpoint, CHECKPOINTS[-1])) for checkpoint in CHECKPOINTS[:-1]]
+
+
+def beside_random() -> Found:
+    """A random model beside the last checkpoint."""
+    return swept((with_twin(CHECKPOINTS[-1])[1], CHECKPOINTS[-1]))
 
 
 def found(*, random: bool = True) -> Found:
@@ -119,8 +122,15 @@ def test_other_intervals_on_request(name: str) -> None:
     assert np.allclose(result.low[..., -1], 1)  # the last checkpoint is like itself whatever the text
 
 
+def test_a_first_step_with_random_weights_is_a_step() -> None:
+    """A model before training has the name of a random twin, and is a checkpoint all the same."""
+    result = convergence(iter([beside_random(), *one_by_one()]), steps=(0, 1, 2, 3, 4))
+    assert result.axes["step"] == (0, 1, 2, 3, 4)
+    assert "random model" not in result.tables
+
+
 def test_sweeps_one_by_one_give_the_same() -> None:
-    whole, parts = convergence(found()), convergence(iter(one_by_one(random=True)))
+    whole, parts = convergence(found()), convergence(iter(one_by_one()), random=beside_random())
     for cell in ("values", "null", "low", "high"):
         np.testing.assert_allclose(getattr(parts, cell), getattr(whole, cell), atol=1e-12)
     assert [model["name"] for model in parts.provenance.models][:4] == ["step 1", "step 4", "step 2", "step 3"]

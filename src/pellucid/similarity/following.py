@@ -53,19 +53,20 @@ def follow(
     """
     steps = _by_step(checkpoints, least=2)
     wanted = chosen(scores)
+    *earlier, (_, final) = steps.items()
+    last = _open(final, load)
+    collectors = _collectors(wanted, last, sites, groups)
 
     def swept() -> Iterator[Found]:
-        *earlier, (_, final) = steps.items()
-        last = _open(final, load)
-        collectors = _collectors(wanted, last, sites, groups)
-        with _held(folder):
-            if random:
-                yield _swept([_random(last), last], corpus, collectors, _place(folder, "random"), using)
-            for number, (step, source) in enumerate(earlier, start=1):
-                place = _place(folder, _name(step, number))
-                yield _swept([_open(source, load), last], corpus, collectors, place, using)
+        for number, (step, source) in enumerate(earlier, start=1):
+            place = _place(folder, _name(step, number))
+            yield _swept([_open(source, load), last], corpus, collectors, place, using)
 
-    return convergence(swept(), [metric.name for metric in wanted], steps=tuple(steps), interval=interval)
+    with _held(folder):
+        models = [_random(last), last] if random else []
+        beside = _swept(models, corpus, collectors, _place(folder, "random"), using) if models else None
+        names = [metric.name for metric in wanted]
+        return convergence(swept(), names, steps=tuple(steps), interval=interval, random=beside)
 
 
 def follow_runs(

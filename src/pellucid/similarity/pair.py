@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23}
 """Relative rounding of the products that a scatter was made from, by their precision."""
-_FAINT = 1e-6
-"""Correlations below this leave nothing of their direction on the other side but rounding."""
+_FAINT = {torch.float64: 1e-6, torch.float32: 1e-3}
+"""Correlations below this leave too little of their direction on the other side beside rounding."""
+_EVEN = 10.0
+"""Condition below which the error of float32 products is smaller than that of a float32 decomposition."""
 
 
 class SimilarityError(PellucidError):
@@ -86,7 +88,13 @@ class Side:
 
     def carried(self, basis: Array) -> Array:
         """Row sums of |Bᵀ·Λ^½·Vᵀ|: how much of the features whitened directions carry, the columns of B [rank, …]."""
-        return (torch.from_numpy(basis).T @ torch.from_numpy(self._root)).abs_().sum(1).numpy()
+        return (
+            (torch.from_numpy(basis).T @ torch.from_numpy(self._root.astype(basis.dtype)))
+            .abs_()
+            .sum(1)
+            .double()
+            .numpy()
+        )
 
     @cached_property
     def unevenness(self) -> float:
@@ -137,7 +145,8 @@ class Pair:
     @cached_property
     def power(self) -> float:
         """‖C‖²."""
-        return float(np.vdot(self.cross, self.cross))
+        flat = torch.from_numpy(self.cross).reshape(-1)
+        return float(flat @ flat)
 
     def whitened(self, left: int, right: int) -> Array:
         """T = W_xᵀ C W_y of the leading directions, [left, right]; its singular values are canonical correlations.
@@ -153,19 +162,24 @@ class Pair:
 
     @cached_property
     def canonical(self) -> tuple[Array, Array, Array]:
-        """The min(p, q) correlations ρ of all directions, and their directions U [p, …] and V [q, …]: T = U·ρ·Vᵀ."""
-        whole = torch.from_numpy(self.whitened(self.left.rank, self.right.rank))
+        """Directions U [p, …], correlations ρ and directions V [q, …] of all min(p, q): T = U·ρ·Vᵀ.
+
+        In float32 where the sides came from float32 products, unless both are so even that their own error is smaller.
+        """
+        sides = (self.left, self.right)
+        single = any(side.precision == "float32" for side in sides) and max(side.condition for side in sides) > _EVEN
+        factors = (self.left.whitening(self.left.rank).T, self.cross, self.right.whitening(self.right.rank))
+        dtype = torch.float32 if single else torch.float64
+        whole = torch.linalg.multi_dot([torch.from_numpy(each).to(dtype) for each in factors])
         tall = whole.shape[0] > whole.shape[1]
         wide = whole.T if tall else whole
         _, own = torch.linalg.eigh(wide @ wide.T)
         other = wide.T @ own
         rho = torch.linalg.vector_norm(other, dim=0)
-        if rho.min() > _FAINT:
+        if rho.min() > _FAINT[dtype]:
             other /= rho
-        else:  # what is left of the faintest directions after the product is rounding
-            values, vectors = torch.linalg.eigh(wide.T @ wide)
-            other = vectors[:, -len(rho) :]
-            rho = values[-len(rho) :].clamp(min=0.0).sqrt()
+        else:
+            other = torch.linalg.eigh(wide.T @ wide)[1][:, -len(rho) :]
         left, right = (other, own) if tall else (own, other)
         return left.numpy(), rho.clamp(0.0, 1.0).numpy(), right.numpy()
 

@@ -88,22 +88,24 @@ def convergence(
     sites: str | None = None,
     steps: Sequence[Coordinate] | None = None,
     interval: bool | None = None,
+    random: Found | None = None,
 ) -> Convergence:
     """Scores of every layer of each checkpoint with the same layer of the last one, with chance and interval.
 
     `found` is one sweep over [checkpoint 1, …, checkpoint k], or sweeps over [checkpoint i, checkpoint k] for i below
-    k, which may come one by one; randomly initialised models among them become the table `random model`. The products
-    of each layer with the last checkpoint's are read: `Moments(sites, pairs=(("0:resid.0", "k:resid.0"), …))`. `steps`
-    names the checkpoints (1 to k). The interval comes along as in `grid`: scores of the CKA family, or when asked for.
+    k, which may come one by one. The products of each layer with the last checkpoint's are read: `Moments(sites,
+    pairs=(("0:resid.0", "k:resid.0"), …))`. A randomly initialised model in the one sweep, or `random`, a sweep over
+    [random model, checkpoint k], becomes the table `random model`. `steps` names the checkpoints (1 to k). The interval
+    comes along as in `grid`: scores of the CKA family, or when asked for.
     """
     wanted = chosen(scores)
-    random: _Scored | None = None
+    beside = None if random is None else _scored(random, wanted, (0, 1), sites, interval)
     made: list[_Scored] = []
     last: _Scored | None = None
     for each, left, right in _against_last(found):
         scored = _scored(each, wanted, (left, right), sites, interval)
-        if is_random(each.models, left):
-            random = scored
+        if isinstance(found, Found) and is_random(each.models, left):
+            beside = scored
             continue
         made.append(scored)
         if last is None and not isinstance(found, Found):
@@ -113,10 +115,10 @@ def convergence(
     _warn_of_few(wanted, made[0])
     if any(step.models[1]["fingerprint"] != made[-1].models[1]["fingerprint"] for step in made):
         raise SimilarityError("The sweeps end in different models; sweep each checkpoint beside the same last one.")
-    if random is not None:
+    if beside is not None:
         axes = {name: whole["axes"][name] for name in ("measure", "layer")}
-        whole["tables"]["random model"] = Table(axes, {"value": random.values})
-    result = Convergence(**whole, provenance=_provenance("similarity.convergence", made, random))
+        whole["tables"]["random model"] = Table(axes, {"value": beside.values})
+    result = Convergence(**whole, provenance=_provenance("similarity.convergence", made, beside))
     tables = {"freezing": result.freezable(), "rule": Table.of_rows({"rule": [RULE.format(threshold=THRESHOLD)]})}
     return replace(result, tables={**result.tables, **tables})
 
