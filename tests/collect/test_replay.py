@@ -97,3 +97,36 @@ def test_a_missing_table_is_named(tmp_path):
     (store.folder / "shards" / "000001.parquet").unlink()
     with pytest.raises(SweepError, match=r"000001\.parquet' is damaged or missing"):
         replay(store, Moments("resid.0"))
+
+
+def test_stores_of_two_models_stand_side_by_side(tmp_path):
+    """Other tokenizers cut other shards; rows meet by their word all the same."""
+    one = build_store(reader("gpt2"), stories(30), tmp_path / "one", "resid.*", dtype="float32", **SMALL)
+    bert = {**SMALL, "shard_tokens": 120}
+    other = build_store(reader("bert"), stories(30), tmp_path / "other", "resid.*", dtype="float32", **bert)
+    assert len(one.entries) != len(other.entries)
+    pairs = Moments("resid.*", pairs=(("0:resid.*", "1:resid.*"),))
+    mine = replay([one, other], pairs)[Moments]
+    its = sweep([reader("gpt2"), reader("bert")], stories(30), pairs, **SMALL)[Moments]
+    assert mine.keys == its.keys
+    assert mine.n == its.n
+    for left, right in (("0:resid.1", "1:resid.2"), ("0:resid.0", "1:resid.0")):
+        expected = its.scatter(left, right)
+        np.testing.assert_allclose(mine.scatter(left, right), expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_stores_of_other_words_are_refused(tmp_path):
+    made = {
+        name: build_store(reader("gpt2"), corpus, tmp_path / name, "resid.0", **SMALL, **options)
+        for name, corpus, options in (
+            ("one", stories(30), {}),
+            ("fewer", stories(20), {}),
+            ("pieces", stories(30), {"pooling": "all"}),
+        )
+    }
+    with pytest.raises(SweepError, match="fingerprints differ"):
+        replay([made["one"], made["fewer"]], Moments("resid.0"))
+    with pytest.raises(SweepError, match="not of the same words"):
+        replay([made["one"], made["pieces"]], Moments("resid.0"))
+    with pytest.raises(SweepError, match="at least one"):
+        replay([], Moments("resid.0"))
