@@ -10,7 +10,7 @@ import pytest
 from pellucid.similarity import Samples, SampleSet, pair_of_rows
 from pellucid.similarity.geometry import rotation_block
 from pellucid.similarity.metrics import chosen
-from pellucid.similarity.nulls import drawn_correlations, wachter_mean
+from pellucid.similarity.nulls import drawn_correlations, mean_correlation, wachter_mean
 from tests.similarity.test_scores import Array, made, qr_correlations
 
 PERMUTATIONS = 400
@@ -78,3 +78,13 @@ def test_noise_in_the_shape_of_a_published_study() -> None:
     left = right = 3104 / 15359
     assert wachter_mean(left, right) == pytest.approx(0.390, abs=1e-3)
     assert np.sqrt(wachter_mean(left, right, 1.0)) == pytest.approx(0.4496, abs=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(400, 60, 90), (300, 120, 120), (200, 150, 120), (31, 10, 20), (20, 19, 19)])
+def test_mean_correlation_equals_draws(sizes: tuple[int, int, int]) -> None:
+    """Mean and standard deviation in closed form, also where the two spaces must meet (p + q ≥ n)."""
+    generator = np.random.default_rng(2)
+    means = [drawn_correlations(*sizes, generator).mean() for _ in range(800)]
+    null = mean_correlation(*sizes)
+    assert null.mean == pytest.approx(np.mean(means), abs=0.006)
+    assert null.sd == pytest.approx(np.std(means), rel=0.2, abs=1e-9)

@@ -16,6 +16,7 @@ from pellucid.similarity.caution import SimilarityWarning
 from pellucid.similarity.metrics import Metric, chosen, phrases
 from pellucid.similarity.nulls import debiased
 from pellucid.similarity.pair import SimilarityError
+from pellucid.similarity.parallel import at_once
 from pellucid.similarity.sampled import Samples, linear_cka
 from pellucid.similarity.sources import Gathered, MomentPairs, SamplePairs, Sides, Source, sample_moments
 from pellucid.uncertainty import Interval, jackknife
@@ -149,16 +150,20 @@ def _table(
     left, right = sides
     values = np.zeros((len(wanted), len(left), len(right), width))
     same = left == right
-    for i, one in enumerate(left):
-        for j, other in enumerate(right):
-            pairs: dict[str, Any] = {}
-            for number, metric in enumerate(wanted):
-                if same and metric.symmetric and j < i:
-                    values[number, i, j] = values[number, j, i]
-                    continue
+    once = {number for number, metric in enumerate(wanted) if same and metric.symmetric}
+
+    def fill(i: int, j: int) -> None:
+        pairs: dict[str, Any] = {}
+        for number, metric in enumerate(wanted):
+            if number not in once or i <= j:
                 if metric.needs not in pairs:
-                    pairs[metric.needs] = sources[metric.needs].pair(one, other)
+                    pairs[metric.needs] = sources[metric.needs].pair(left[i], right[j])
                 values[number, i, j] = of(metric)(pairs[metric.needs])
+
+    at_once(fill, [(i, j) for i in range(len(left)) for j in range(len(right)) if i <= j or len(once) < len(wanted)])
+    for number in once:
+        below = np.tri(len(left), k=-1, dtype=bool)[..., None]
+        values[number] = np.where(below, values[number].swapaxes(0, 1), values[number])
     return values[..., 0] if width == 1 else values
 
 

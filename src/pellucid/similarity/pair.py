@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from pellucid.errors import PellucidError
+from pellucid.similarity.parallel import kept
 
 if TYPE_CHECKING:
     from pellucid.collect.moment_sums import MomentsView
@@ -44,25 +44,25 @@ class Side:
         """Features d."""
         return len(self.scatter)
 
-    @cached_property
+    @kept
     def power(self) -> float:
         """‖S‖² = ‖K‖² for the Gram matrix K of the rows."""
         return float(np.vdot(self.scatter, self.scatter))
 
-    @cached_property
+    @kept
     def spectrum(self) -> tuple[Array, Array]:
         """Eigenvalues of S from the largest down, and the eigenvectors as columns."""
         values, vectors = torch.linalg.eigh(torch.from_numpy(self.scatter))
         return values.numpy()[::-1].copy(), vectors.numpy()[:, ::-1].copy()
 
-    @cached_property
+    @kept
     def rank(self) -> int:
         """Directions that the rows really have: eigenvalues above the rounding of the largest, at most n − 1."""
         values = self.spectrum[0]
         least = values[0] * self.width * ROUNDING[self.precision]
         return int(min((values > max(least, 0.0)).sum(), self.n - 1))
 
-    @cached_property
+    @kept
     def condition(self) -> float:
         """Largest over smallest eigenvalue within the rank."""
         values = self.spectrum[0]
@@ -81,7 +81,7 @@ class Side:
         """W = V·Λ^(−½) of the `count` leading directions, [d, count]: the columns of XW are orthonormal."""
         return self._whitening[:, :count]
 
-    @cached_property
+    @kept
     def _whitening(self) -> Array:
         values, vectors = self.spectrum
         return vectors[:, : self.rank] / np.sqrt(values[: self.rank])
@@ -96,7 +96,7 @@ class Side:
             .numpy()
         )
 
-    @cached_property
+    @kept
     def unevenness(self) -> float:
         """Standard deviation over mean of what random directions carry."""
         generator = np.random.default_rng(0)
@@ -104,7 +104,7 @@ class Side:
         weights = self.carried(some)
         return float(weights.std() / weights.mean())
 
-    @cached_property
+    @kept
     def _root(self) -> Array:
         values, vectors = self.spectrum
         return np.sqrt(values[: self.rank, None]) * vectors[:, : self.rank].T  # Λ^½·Vᵀ, [rank, d]
@@ -132,17 +132,17 @@ class Pair:
         """Rows."""
         return self.left.n
 
-    @cached_property
+    @kept
     def cross(self) -> Array:
         """C = Σxyᵀ, [d_x, d_y]."""
         return self._cross() if callable(self._cross) else self._cross
 
-    @cached_property
+    @kept
     def norm_products(self) -> float:
         """Σk·l."""
         return self._norm_products() if callable(self._norm_products) else self._norm_products
 
-    @cached_property
+    @kept
     def power(self) -> float:
         """‖C‖²."""
         flat = torch.from_numpy(self.cross).reshape(-1)
@@ -160,7 +160,7 @@ class Pair:
             self._whitened = kept
         return kept[:left, :right]
 
-    @cached_property
+    @kept
     def canonical(self) -> tuple[Array, Array, Array]:
         """Directions U [p, …], correlations ρ and directions V [q, …] of all min(p, q): T = U·ρ·Vᵀ.
 

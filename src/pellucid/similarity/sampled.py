@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 
 import numpy as np
 
@@ -24,6 +25,7 @@ class SampleSet:
     rows: Mapping[str, Array]
     _products: dict[str, tiles.Products] = field(default_factory=dict[str, tiles.Products])
     _neighbours: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def n(self) -> int:
@@ -32,9 +34,10 @@ class SampleSet:
 
     def products(self, name: str, form: tiles.Form) -> tiles.Products:
         """The products of one form of all sites, under a name."""
-        if name not in self._products:
-            bands = [form(centred(rows)) for rows in self.rows.values()]
-            self._products[name] = tiles.products(bands, self.n)
+        with self._lock:  # one thread makes them, the others wait
+            if name not in self._products:
+                bands = [form(centred(rows)) for rows in self.rows.values()]
+                self._products[name] = tiles.products(bands, self.n)
         return self._products[name]
 
     def neighbours(self, name: str, k: int) -> Array:

@@ -50,7 +50,7 @@ class MomentPairs:
     def side(self, key: str) -> Side:
         """One key alone."""
         if key not in self._sides:
-            self._sides[key] = side_of(self.view, key, precision=self.precision)
+            self._sides.setdefault(key, side_of(self.view, key, precision=self.precision))  # threads agree on one
         return self._sides[key]
 
     def pair(self, left: str, right: str) -> Pair:
