@@ -267,9 +267,11 @@ def test_several_models_meet_by_their_numbers():
 def test_numbers_that_are_none_are_refused_by_name(bad):
     rows = whole_numbers(30)
     rows["resid.1"][7, 2] = bad
-    with pytest.raises(SweepError, match=r"Unit 2 of 'resid.1' is NaN or infinite"):
-        shard(Moments(SITES), SETTING, batches_of(rows, ()))
-    with pytest.raises(SweepError, match=r"Unit 2 of 'resid.1'"):
+    where = r"Unit 2 of 'resid.1' is NaN or infinite for 'w2', word 3 of sentence 's1';"
+    for cuts in ((), (5,), (7,), (8, 20)):
+        with pytest.raises(SweepError, match=where):
+            shard(Moments(SITES), SETTING, batches_of(rows, cuts))
+    with pytest.raises(SweepError, match=where):
         Moments(SITES).pilot(batches_of(rows, ())[0], SETTING)
 
 

@@ -19,7 +19,7 @@ from pellucid.model.sites import Site
 from pellucid.similarity import pair_of_rows
 from pellucid.similarity.cka import debiased_cka
 from pellucid.uncertainty import jackknife
-from tests.found_by_hand import facts, found_of, gathered, with_twin
+from tests.found_by_hand import facts, found_of, gathered, with_twin, word_batch
 from tests.similarity.test_scores import Array, scored
 
 pytestmark = pytest.mark.filterwarnings("ignore::pellucid.similarity.SimilarityWarning")  # presets warn
@@ -45,8 +45,6 @@ def rows_of(models: tuple[ModelFacts, ...]) -> dict[str, Array]:
 
 
 def batches(rows: dict[str, Array]) -> list[Any]:
-    from tests.found_by_hand import word_batch
-
     found: list[Any] = []
     for group in range(GROUPS):
         part = slice(group * WORDS, (group + 1) * WORDS)
@@ -172,6 +170,23 @@ def test_p_values_are_uniform_with_document_effects() -> None:
     assert np.mean(by_documents) == pytest.approx(0.5, abs=0.07)
     assert np.mean(np.array(by_documents) <= 0.1) == pytest.approx(0.1, abs=0.07)
     assert np.mean(np.array(by_words) <= 0.1) > 0.25
+
+
+def test_sampled_words_that_are_no_numbers_are_named() -> None:
+    swept = found((MODEL,), TokenSample("resid.*", size=1000))
+    swept.states["0-token-sample"].arrays["rows/1"][17, 3] = np.nan
+    view = swept[TokenSample]
+    place = int(np.flatnonzero(~np.isfinite(view.rows("resid.1")).all(1))[0])
+    where = f"word {view.position[place] + 1} of sentence {view.sentence[place] + 1}"
+    with pytest.raises(PellucidError, match=rf"'resid.1' is NaN or infinite for {where}"):
+        similarity.grid(swept, "mutual-knn")
+
+
+def test_too_few_words_are_refused() -> None:
+    made = [word_batch({key: value[:3] for key, value in rows_of((MODEL,)).items()})]
+    few = found_of((MODEL,), {MOMENTS: gathered(MOMENTS, (MODEL,), made)}, words=3)
+    with pytest.raises(PellucidError, match="3 words to compare, and a similarity needs at least 4"):
+        similarity.grid(few)
 
 
 def test_refusals() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -165,6 +165,9 @@ class _Sums(Accumulator):
         self._group = "all"
         self._lengths: list[Tensor] = []
         self._product: Tensor | None = None
+        self._taken: list[
+            tuple[WordBatch, int, int]
+        ] = []  # the buffer's rows: from a batch, from one row up to another
 
     def add(self, batch: WordBatch) -> None:
         group = str(batch.group) if self._apart else "all"
@@ -174,6 +177,7 @@ class _Sums(Accumulator):
         start = 0
         while start < batch.size:
             begin, start = start, self._buffer.take(batch.rows, start)
+            self._taken.append((replace(batch, rows={}), begin, start))
             part = [torch.linalg.vector_norm(batch.rows[key][begin:start], dim=1) for key in self._columns.keys]
             self._lengths.append(torch.stack(part).double())  # [keys, rows]
             if self._buffer.filled == BLOCK:
@@ -210,11 +214,22 @@ class _Sums(Accumulator):
             self._add_firsts(sums, rows, norms, self._pairs)
         wrong = (~torch.isfinite(sums["sum"])).nonzero()
         if len(wrong):
-            raise SweepError(not_finite(self._columns, int(wrong[0, 0])))
+            column = int(wrong[0, 0])
+            row = int((~torch.isfinite(rows[:, column])).nonzero()[0])
+            raise SweepError(not_finite(self._columns, column, self._word(row)))
         if self._pairs is not None:
             self._add_products(sums, rows, self._pairs)
         self._buffer.clear()
         self._lengths.clear()
+        self._taken.clear()
+
+    def _word(self, row: int) -> str:
+        """The word of a row of the buffer."""
+        for batch, begin, stop in self._taken:
+            if row < stop - begin:
+                return batch.place(begin + row)
+            row -= stop - begin
+        raise AssertionError("a row of no batch")
 
     def _add_units(self, sums: dict[str, Tensor], rows: Tensor) -> None:
         """Adds Σx and Σx² of every unit."""

@@ -87,7 +87,11 @@ def pilot_mean(batch: WordBatch, keys: Sequence[str]) -> State:
     shift = np.concatenate(shifts)
     if not np.isfinite(shift).all():
         columns = Columns(keys, [batch.rows[key].shape[1] for key in keys])
-        raise SweepError(not_finite(columns, int(np.flatnonzero(~np.isfinite(shift))[0])))
+        column = int(np.flatnonzero(~np.isfinite(shift))[0])
+        whole = torch.cat([batch.rows[key] for key in keys], dim=1)
+        raise SweepError(
+            not_finite(columns, column, batch.place(int((~torch.isfinite(whole[:, column])).nonzero()[0])))
+        )
     return State({"shift": shift})
 
 
@@ -98,12 +102,12 @@ def shift_of(setting: Setting, columns: Columns) -> Array:
     return setting.pilot.arrays["shift"]
 
 
-def not_finite(columns: Columns, column: int) -> str:
-    """The sentence for a column that holds NaN or infinity."""
+def not_finite(columns: Columns, column: int, word: str = "some word") -> str:
+    """The sentence for a column that holds NaN or infinity at a word."""
     number = next(n for n, place in enumerate(columns.slices) if place.start <= column < place.stop)
     unit = column - columns.slices[number].start
     return (
-        f"Unit {unit} of {columns.keys[number]!r} is NaN or infinite for some word; leave that site out, or run the "
+        f"Unit {unit} of {columns.keys[number]!r} is NaN or infinite for {word}; leave that site out, or run the "
         "model in float32."
     )
 

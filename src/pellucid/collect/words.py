@@ -38,6 +38,15 @@ class WordBatch:
         """Number of rows."""
         return len(self.sentence)
 
+    def place(self, row: int) -> str:
+        """The word of a row and where it stands, for messages."""
+        number, position = int(self.sentence[row]), int(self.position[row])
+        if number not in self.sentences:
+            return f"word {position + 1} of sentence {number + 1}"
+        sentence = self.sentences[number]
+        word = repr(all_words(sentence)[position]) if position >= 0 else "a special token"
+        return f"{word}, word {position + 1} of sentence {sentence.id!r}"
+
     def words(self) -> list[str]:
         """The word of each row."""
         found = {number: all_words(sentence) for number, sentence in self.sentences.items()}

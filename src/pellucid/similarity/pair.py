@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23}
 """Relative rounding of the products that a scatter was made from, by their precision."""
+LEAST = 4
+"""Rows that a similarity needs: unbiased products divide by n − 3."""
 _FAINT = {torch.float64: 1e-6, torch.float32: 1e-3}
 """Correlations below this leave too little of their direction on the other side beside rounding."""
 _EVEN = 10.0
@@ -216,8 +218,8 @@ def _centred(rows: Array, name: str) -> Array:
     wide = np.asarray(rows, dtype=np.float64)
     if wide.ndim != 2:
         raise SimilarityError(f"{name} has the shape {list(wide.shape)}; rows [n, features] are compared.")
-    if len(wide) < 4:
-        raise SimilarityError(f"{name} has {len(wide)} rows, and a similarity needs at least 4.")
+    if len(wide) < LEAST:
+        raise SimilarityError(f"{name} has {len(wide)} rows, and a similarity needs at least {LEAST}.")
     bad = np.argwhere(~np.isfinite(wide))
     if len(bad):
         raise SimilarityError(f"{name} is NaN or infinite at row {bad[0][0]}, feature {bad[0][1]}; leave that row out.")

@@ -15,7 +15,7 @@ from pellucid.collect.sample import TokenSample
 from pellucid.errors import listing
 from pellucid.reading import is_random, random_twin
 from pellucid.similarity.metrics import Metric
-from pellucid.similarity.pair import Pair, Side, SimilarityError, pair_of, side_of
+from pellucid.similarity.pair import LEAST, Array, Pair, Side, SimilarityError, pair_of, side_of
 from pellucid.similarity.sampled import Samples, SampleSet
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class MomentPairs:
 class SamplePairs:
     """Pairs of sampled words, all of them or those of some numbers."""
 
-    def __init__(self, view: TokenSampleView, keys: Sequence[str], rows: np.ndarray[Any, Any] | None = None) -> None:
+    def __init__(self, view: TokenSampleView, keys: Sequence[str], rows: Array | None = None) -> None:
         chosen = slice(None) if rows is None else rows
-        self.set = SampleSet({key: view.rows(key)[chosen] for key in dict.fromkeys(keys)})
+        self.set = SampleSet({key: _finite(view, key)[chosen] for key in dict.fromkeys(keys)})
 
     @property
     def n(self) -> int:
@@ -73,6 +73,19 @@ class SamplePairs:
     def pair(self, left: str, right: str) -> Samples:
         """Two keys."""
         return Samples(self.set, left, right)
+
+
+def _finite(view: TokenSampleView, key: str) -> Array:
+    """The sampled rows of a key; NaN or infinity is refused by its word."""
+    rows = view.rows(key)
+    bad = np.flatnonzero(~np.isfinite(rows).all(1))
+    if len(bad):
+        word, sentence = int(view.position[bad[0]]) + 1, int(view.sentence[bad[0]]) + 1
+        raise SimilarityError(
+            f"{key!r} is NaN or infinite for word {word} of sentence {sentence}; leave that site out, or run the model "
+            "in float32."
+        )
+    return rows
 
 
 class Gathered:
@@ -149,6 +162,11 @@ class Gathered:
         found: dict[str, Source] = {}
         for needs in {metric.needs for metric in wanted}:
             found[needs] = self.moment_pairs(sides) if needs == "moments" else self.sample_pairs(sides)
+            if found[needs].n < LEAST:
+                raise SimilarityError(
+                    f"There are {found[needs].n} words to compare, and a similarity needs at least {LEAST}; use more "
+                    "text."
+                )
         return found
 
     def moment_pairs(self, sides: Sides) -> MomentPairs:
