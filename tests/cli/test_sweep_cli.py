@@ -171,7 +171,21 @@ def test_bad_options_of_a_store_are_refused(cli, folder, tmp_path):
     assert cli(*base)[0] == 0
     code, _, err = cli(*base, "--keep", "float32")
     assert code == 2
-    assert "holds a store with other settings (dtype)" in err
+    assert "holds a store with another setting (precision)" in err
     code, _, err = cli("store", "export", tmp_path / "k", "-o", tmp_path / "x", "--to", "hdf5")
     assert code == 2
     assert "no export to 'hdf5'; use npy or zarr" in err
+
+
+def test_a_refusal_leaves_no_folder_behind(cli, folder, tmp_path):
+    (tmp_path / "x.in").write_text("the keys\na dog\n", encoding="utf-8")
+    (tmp_path / "x.label").write_text("D N\nD\n", encoding="utf-8")
+    given = ["--corpus", tmp_path / "x.in", "--label-file", tmp_path / "x.label"]
+    for command in (["sweep"], ["store", "build"]):
+        code, _, err = cli(*command, folder / "model", *given, "-o", tmp_path / "new")
+        assert code == 2
+        assert "each word needs one label" in err
+        assert not (tmp_path / "new").exists()
+    (tmp_path / "there").mkdir()
+    assert cli("sweep", folder / "model", *given, "-o", tmp_path / "there")[0] == 2
+    assert (tmp_path / "there").is_dir()  # it was not ours

@@ -193,13 +193,13 @@ def test_other_settings_are_refused(tmp_path, built):
     for what, models, corpus, sites, options in (
         ("models", reader("bert", seed=1), stories(30), SITES, {}),
         ("corpus", reader("bert"), stories(29), SITES, {}),
-        ("widths", reader("bert"), stories(30), SITES[:2], {}),
-        ("dtype", reader("bert"), stories(30), SITES, {"dtype": "float16"}),
+        ("sites", reader("bert"), stories(30), SITES[:2], {}),
+        ("precision", reader("bert"), stories(30), SITES, {"dtype": "float16"}),
         ("reading", reader("bert"), stories(30), SITES, {"pooling": "last"}),
-        ("budget", reader("bert"), stories(30), SITES, {"token_budget": 99}),
-        ("shard_tokens", reader("bert"), stories(30), SITES, {"shard_tokens": 99}),
+        ("token budget", reader("bert"), stories(30), SITES, {"token_budget": 99}),
+        ("shard size", reader("bert"), stories(30), SITES, {"shard_tokens": 99}),
     ):
-        with pytest.raises(SweepError, match=rf"holds a store with other settings \({what}\); use the same"):
+        with pytest.raises(SweepError, match=rf"holds a store with another setting \({what}\); use the same"):
             build_store(models, corpus, folder, sites, **{**base, **options})
     stream = stories(30).filter(lambda _: True)
     with pytest.raises(SweepError, match="has no fingerprint, so the store"):

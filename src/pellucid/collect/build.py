@@ -145,6 +145,10 @@ def _plan(place: Path, models: Sequence[Model], job: Job, corpus: Corpus, shard_
     return make_plan(encoders, corpus, budget=job.budget, shard_tokens=shard_tokens)
 
 
+_NAMES = {"widths": "sites", "dtype": "precision", "budget": "token budget", "shard_tokens": "shard size"}
+"""Settings whose names in the manifest say little."""
+
+
 def _refuse_other(place: Path, about: Mapping[str, Any]) -> None:
     """Raises where a folder holds something else, or a store with other settings."""
     if not (place / ABOUT).is_file():
@@ -162,8 +166,9 @@ def _refuse_other(place: Path, about: Mapping[str, Any]) -> None:
         )
     other = [name for name in mine if _plain(name, mine) != _plain(name, before)]
     if other:
+        told = ", ".join(_NAMES.get(name, name) for name in other)
         raise SweepError(
-            f"{str(place)!r} holds a store with other settings ({', '.join(other)}); use the same, or another folder."
+            f"{str(place)!r} holds a store with another setting ({told}); use the same, or another folder."
         )
 
 

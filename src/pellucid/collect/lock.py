@@ -6,6 +6,7 @@ import errno
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from pellucid.errors import SweepError
 
@@ -14,12 +15,10 @@ from pellucid.errors import SweepError
 def locked(folder: Path) -> Generator[None]:
     """Makes the folder where needed and holds it for the length of a block; another holder raises.
 
-    The system lets go of the lock when the process ends, however it ends.
+    The system lets go of the lock when the process ends, however it ends. A folder that was made here and into which
+    nothing was written goes again.
     """
-    try:
-        import fcntl
-    except ImportError:  # a system without such locks: two runs at once are the user's own care
-        fcntl = None
+    new = not folder.exists()
     try:
         folder.mkdir(parents=False, exist_ok=True)
         file = (folder / ".lock").open("w")
@@ -29,15 +28,26 @@ def locked(folder: Path) -> Generator[None]:
         raise SweepError(f"The folder {str(folder)!r} cannot be made: its parent is not a folder.") from None
     except OSError as error:
         raise SweepError(f"The folder {str(folder)!r} cannot be written ({error.strerror}).") from None
-    with file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
-                    yield  # a file system without such locks
-                    return
-                raise SweepError(
-                    f"Another run is writing to {str(folder)!r} right now; wait for it, or give another folder."
-                ) from None
-        yield
+    try:
+        with file:
+            _hold(file, folder)
+            yield
+    finally:
+        if new and [item.name for item in folder.iterdir()] == [".lock"]:
+            (folder / ".lock").unlink()
+            folder.rmdir()
+
+
+def _hold(file: TextIO, folder: Path) -> None:
+    """Takes the lock, where the system and the file system have such locks: else two runs are the user's own care."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+            raise SweepError(
+                f"Another run is writing to {str(folder)!r} right now; wait for it, or give another folder."
+            ) from None
