@@ -49,7 +49,7 @@ def grid(*, threads: int, quick: bool) -> Iterator[Measure]:
     import torch
 
     torch.set_num_threads(threads)
-    n, rounds = (3000, 1) if quick else (20_000, 5)
+    n, rounds = (3000, 1) if quick else (20_000, 3)
     work = 2 * n * WIDTH**2 * (PAIRS + 2 * SITES)
     products = {_named(shape): _product(work, shape) for shape in (SHAPES[:2] if quick else SHAPES)}
     made = Made(n)
