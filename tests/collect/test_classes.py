@@ -78,7 +78,7 @@ def test_more_rows_and_values_than_fit_at_once(monkeypatch):
     monkeypatch.setattr("pellucid.collect.classes.BLOCK", 50)
     monkeypatch.setattr("pellucid.collect.classes._ROWS", 7)
     rows = rows_of(whole=True)
-    labels = [f"v{place * place % 90:02d}" for place in range(COUNT)]
+    labels = [f"v{place * place % 30 + 30 * (place // 40):03d}" for place in range(COUNT)]  # new ones to the end
     collector = ClassMoments(SITES, label="tag", covariance="full")
     view = collector.view(shard(collector, SETTING, batches_of(rows, (20, 120), labels=labels)), SETTING)
     for value in sorted(set(labels)):

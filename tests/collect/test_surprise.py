@@ -70,6 +70,10 @@ def test_words_are_surprising_as_plain_loops_say():
     assert view.perplexity("logits") == pytest.approx(np.exp(nats.sum() / view.tokens("logits")), rel=1e-5)
     counts, edges = view.histogram("logits")
     np.testing.assert_array_equal(counts, np.histogram(nats, [*edges, np.inf])[0])
+    few = Surprise(k=4, bins=3)  # the last one is open, and has some
+    counts, edges = few.view(swept(few, batches), SETTING).histogram("logits")
+    np.testing.assert_array_equal(counts, np.histogram(nats, [*edges, np.inf])[0])
+    assert counts[-1] > 0
     words_at, nats_at = view.by_position("logits")
     buckets = {0: [0], 1: [1], 2: [2, 3], 3: [4, 5, 6, 7]}
     for bucket, positions in buckets.items():
