@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
+
+if TYPE_CHECKING:
+    from pellucid.similarity import SimilarityGrid
 
 EXAMPLES = """Examples: pellucid similarity zoo:lm --corpus grammar:500 -o layers ;
 pellucid similarity ./base ./tuned --corpus dev.conllu --metrics cka,svcca,pwcca -o compared"""
@@ -105,6 +108,12 @@ def similarity(
     if json:
         print_json({str(each.axes["measure"][0]): each.to_json() for each in grids})
         return
+    _print_means(grids)
+    console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+def _print_means(grids: list[SimilarityGrid]) -> None:
+    """A line for every score: its mean and range beside chance and random models."""
     rows = [
         (
             each.axes["measure"][0],
@@ -119,7 +128,6 @@ def similarity(
     ]
     heads = ["score", "mean", "range", "chance", "with random models"]
     print_table(heads, rows, right=heads[1:])
-    console().print(f"Open this file in a browser: {page.resolve()}")
 
 
 @contextmanager
