@@ -50,7 +50,7 @@ def _errors(fall: float, *, quick: bool) -> Iterator[Measure]:
         values[name] = similarity.grid(found, (*SAFE, *WHOLE), left=LEFT, right=RIGHT, interval=False).values
         if name == "float32":
             pairs = Gathered(found).moment_pairs((plain.keys(LEFT), plain.keys(RIGHT)))
-            bound = float32_error([pairs.side(key).condition for key in plain.keys((LEFT, RIGHT))])
+            bound = float32_error(pairs.side(key) for key in plain.keys((LEFT, RIGHT)))
     off = abs(values["float32"] - values["float64"]).max((1, 2))
     errors = dict(zip((*SAFE, *WHOLE), off.tolist(), strict=True))
     told_of = f"{n:,} rows of {width}, means up to {MEAN:g}, {sites} × {sites} layers, spectrum i^−{fall:g}"
@@ -60,6 +60,10 @@ def _errors(fall: float, *, quick: bool) -> Iterator[Measure]:
             f"precision: {name}, i^−{fall:g}", None, None, None, errors[name], TARGET, errors[name] <= TARGET, note=note
         )
     for name in WHOLE:
+        if bound == float("inf"):
+            note = f"error {errors[name]:.1e}: float32 loses directions, the grid warns and asks for float64; {told_of}"
+            yield Measure(f"precision: {name}, i^−{fall:g}", None, None, None, errors[name], None, None, note=note)
+            continue
         share = errors[name] / bound
         note = f"error {errors[name]:.1e} over the bound {bound:.1e}, at most 1; {told_of}"
         yield Measure(f"precision: {name}, i^−{fall:g}", None, None, None, share, 1.0, share <= 1, note=note)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -204,3 +206,26 @@ def test_refusals() -> None:
         similarity.significance(found((MODEL,), DocumentSample("resid.*", words=WORDS + 1)))
     with pytest.raises(PellucidError, match="say too little"):
         similarity.significance(found(), permutations=10)
+
+
+def test_directions_lost_in_float32_are_told() -> None:
+    generator = np.random.default_rng(3)
+    scale = np.array([1e3, 1e2, 10, 1, 1e-1, 1e-4])
+    turn = np.linalg.qr(generator.normal(size=(6, 6)))[0]
+    rows = {key: (generator.normal(size=(240, 6)) * scale @ turn).astype(np.float32) for key in rows_of((MODEL,))}
+    (told,) = _warned(Moments("resid.*"), rows, "cca")
+    assert re.match(r"With float32 products cca cannot see 2 of 6 directions of 'resid.\d', lost in rounding; ", told)
+    assert _warned(Moments("resid.*", precision="float64"), rows, "cca") == []
+    assert _warned(Moments("resid.*"), rows, "cka") == []
+    tilted = {key: value + generator.normal(size=value.shape).astype(np.float32) for key, value in rows.items()}
+    (told,) = _warned(Moments("resid.*"), tilted, "cca")
+    assert re.match(r"With float32 products cca can be off by up to \de-0\d; ", told)
+    even = {key: generator.normal(size=(240, 6)).astype(np.float32) for key in rows}
+    assert _warned(Moments("resid.*"), even, "cca") == []
+
+
+def _warned(collector: Moments, rows: dict[str, Array], score: str) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        similarity.grid(found_of((MODEL,), {collector: gathered(collector, (MODEL,), batches(rows))}, words=240), score)
+    return [str(each.message) for each in caught if issubclass(each.category, similarity.SimilarityWarning)]

@@ -114,6 +114,6 @@ def test_the_bound_of_float32_holds() -> None:
         for each, rows in ((exact.left, x), (exact.right, y))
     ]
     blurred = Pair(sides[0], sides[1], rounded(x, y), exact.norm_products)
-    bound = float32_error([exact.left.condition, exact.right.condition])
+    bound = float32_error([exact.left, exact.right])
     assert 1e-6 < bound < 0.1
     assert 0 < abs(mean_cca(blurred) - mean_cca(exact)) < bound

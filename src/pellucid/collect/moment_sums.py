@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pellucid.collect.state import Array
-from pellucid.collect.sums import Columns, added, total_of
+from pellucid.collect.sums import Columns, total_of
 from pellucid.errors import SweepError, listing
 
 Sums = Mapping[str, Array]
@@ -225,8 +225,7 @@ def _fourth(sums: Sums, columns: Columns, pairs: Pairs, change: Array, left: int
 
 def view_of(columns: Columns, pairs: Pairs | None, shift: Array, parts: Mapping[str, Sums]) -> MomentsView:
     """The view of several groups' sums (or of the one set called `all`)."""
-    empty = empty_sums(columns, pairs)
-    return MomentsView(columns, pairs, shift, added(empty, total_of(parts)), parts)
+    return MomentsView(columns, pairs, shift, total_of(parts) or empty_sums(columns, pairs), parts)
 
 
 def empty_sums(columns: Columns, pairs: Pairs | None) -> dict[str, Array]:

@@ -123,7 +123,7 @@ def _precision(wanted: Wanted, models: list[Model], corpus: Corpus, long: str, t
     few = corpus.take(_sentences(corpus, PILOT * max(sizes)))
     found = sweep(models, few, pilot, long=long, progress=False)
     pairs = MomentPairs(found[pilot], "float64")
-    error = float32_error([pairs.side(key).condition for key in pairs.view.keys])
+    error = float32_error(pairs.side(key) for key in pairs.view.keys)
     precision = "float64" if error > TOLERANCE else "float32"
     tell(
         f"Scores that use every direction would be off by up to {error:.0e} with float32 products (judged from "

@@ -17,6 +17,7 @@ from pellucid.similarity.metrics import Metric, chosen, phrases
 from pellucid.similarity.nulls import debiased
 from pellucid.similarity.pair import SimilarityError
 from pellucid.similarity.parallel import at_once
+from pellucid.similarity.planning import TOLERANCE, float32_error, lost
 from pellucid.similarity.sampled import Samples, linear_cka
 from pellucid.similarity.sources import Gathered, MomentPairs, SamplePairs, Sides, Source, sample_moments
 from pellucid.uncertainty import Interval, jackknife
@@ -72,6 +73,7 @@ def grid(
         "right": tuple(split_key(key)[1] for key in sides[1]),
     }
     _warn_of_few(wanted, sources, sides, null)
+    _warn_of_rounding(wanted, sources, sides)
     z = np.divide(values - null, sd, out=np.zeros_like(values), where=sd > 0)
     tables = {"chance": Table(axes, {"sd": sd, "z": z})}
     for name, others in gathered.random_sides(sides).items():
@@ -126,6 +128,27 @@ def _warn_of_few(wanted: Sequence[Metric], sources: Mapping[str, Source], sides:
                 SimilarityWarning,
                 stacklevel=3,
             )
+
+
+def _warn_of_rounding(wanted: Sequence[Metric], sources: Mapping[str, Source], sides: Sides) -> None:
+    """Warns where scores that use every direction come from float32 products that blur the weakest of them."""
+    names = [metric.name for metric in wanted if metric.whole]
+    source = sources.get("moments")
+    if not names or not isinstance(source, MomentPairs):
+        return
+    found = {key: source.side(key) for keys in sides for key in keys}
+    error = float32_error(found.values()) if source.precision == "float32" else 0.0
+    if error <= TOLERANCE:
+        return
+    key = max(found, key=lambda key: (lost(found[key]), found[key].condition))
+    what = f"can be off by up to {error:.0e}"
+    if lost(found[key]):
+        what = f"cannot see {lost(found[key]):,} of {found[key].width:,} directions of {key!r}, lost in rounding"
+    warnings.warn(
+        f"With float32 products {listing(names)} {what}; sweep with Moments(…, precision='float64').",
+        SimilarityWarning,
+        stacklevel=3,
+    )
 
 
 _NOT_ASKED = Interval(None, None, "no interval: for these scores it is made when asked for")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from pellucid.collect.progress import readable_bytes
 from pellucid.collect.sample import TokenSample
 from pellucid.errors import listing
 from pellucid.similarity.metrics import Metric
-from pellucid.similarity.pair import ROUNDING, SimilarityError
+from pellucid.similarity.pair import ROUNDING, Side, SimilarityError
 from pellucid.uncertainty import GROUPS
 
 if TYPE_CHECKING:
@@ -169,6 +169,15 @@ def words_up_to(corpus: Corpus, most: int) -> int | None:
     return words
 
 
-def float32_error(conditions: Sequence[float]) -> float:
-    """A bound on the error that float32 products cause in scores that use every direction: rounding times condition."""
-    return ROUNDING["float32"] / 2 * max(conditions, default=0.0)
+def float32_error(sides: Iterable[Side]) -> float:
+    """A bound on the error that float32 products cause in scores that use every direction: rounding times condition.
+
+    Infinite where the sides themselves came from float32 products and have directions that are lost in rounding.
+    """
+    errors = [float("inf") if lost(side) else ROUNDING["float32"] / 2 * side.condition for side in sides]
+    return max(errors, default=0.0)
+
+
+def lost(side: Side) -> int:
+    """Directions that float32 products cannot tell from rounding."""
+    return min(side.width, side.n - 1) - side.rank if side.precision == "float32" else 0
