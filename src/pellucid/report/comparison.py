@@ -16,7 +16,7 @@ from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
 
 if TYPE_CHECKING:
-    from pellucid.results import Array, Result
+    from pellucid.results import Array, Coordinate, Result
     from pellucid.similarity import SimilarityGrid
 
 MOST_ROWS = 400
@@ -67,25 +67,20 @@ def _random(result: Result, i: int, j: int) -> tuple[float, ...]:
 
 
 def _told(result: SimilarityGrid) -> str:
-    """What the map shows, in a sentence: neighbours, the ends, and the random model."""
+    """What the map shows, in a sentence: neighbours and ends, the same layers of two models, or the best partners."""
     values = result.values[0]
     left, right = result.axes["left"], result.axes["right"]
-    told: list[str] = []
-    if left == right:
-        steps = np.diagonal(values, 1)
-        if len(steps):
-            at = int(steps.argmin())
-            told.append(
-                f"Neighbouring layers score {number(float(steps.min()))} to {number(float(steps.max()))}; the largest "
-                f"step is from {left[at]} to {right[at + 1]}. First and last score {number(float(values[0, -1]))}."
-            )
+    sides = result.provenance.arguments["sides"]
+    if left == right and sides[0] != sides[1]:
+        told = [_same_layers(np.diagonal(values), left)]
+    elif left == right and len(left) > 1:
+        told = [_neighbours(values, left)]
     else:
-        best = [(int(row.argmax()), float(row.max())) for row in values]
-        told.append(
-            f"Most alike are {left[_argmax(values)[0]]} and {right[_argmax(values)[1]]} "
-            f"({number(float(values.max()))}); the best partner of a left site scores "
-            f"{number(min(score for _, score in best))} to {number(max(score for _, score in best))}."
-        )
+        best = values.max(1)
+        one, other = _argmax(values)
+        most = f"Most alike are {left[one]} and {right[other]} ({number(float(values.max()))})"
+        reach = f"{number(float(best.min()))} to {number(float(best.max()))}"
+        told = [f"{most}; the best partner of a left site scores {reach}."]
     for name in _tables(result):
         other = result.table(name).columns["value"][0]
         side = name.removeprefix("random ")
@@ -94,6 +89,29 @@ def _told(result: SimilarityGrid) -> str:
             f"{number(float(other.max()))}: that, not 0, is what unlearned layers have in common on this text."
         )
     return " ".join(told)
+
+
+def _neighbours(values: Array, names: Sequence[Coordinate]) -> str:
+    """Of the layers of one model: how alike neighbours are, where the largest step is, and the two ends."""
+    steps = np.diagonal(values, 1)
+    at = int(steps.argmin())
+    return (
+        f"Neighbouring layers score {number(float(steps.min()))} to {number(float(steps.max()))}; the largest step is "
+        f"from {names[at]} to {names[at + 1]}. First and last score {number(float(values[0, -1]))}."
+    )
+
+
+def _same_layers(same: Array, names: Sequence[Coordinate]) -> str:
+    """Of two models: how alike the same layers of both are, and where they part."""
+    told = (
+        f"The same layer of both models scores from {number(float(same.max()))} ({names[int(same.argmax())]}) down to "
+        f"{number(float(same.min()))} ({names[int(same.argmin())]})."
+    )
+    if len(same) < 2:
+        return told
+    falls = same[:-1] - same[1:]
+    at = int(falls.argmax())
+    return f"{told} The largest fall is from {names[at]} to {names[at + 1]}." if falls[at] > 0 else told
 
 
 def _argmax(values: Array) -> tuple[int, int]:
