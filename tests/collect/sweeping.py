@@ -277,9 +277,17 @@ def job_of(
     return Job(tuple(model.recipe for model in models), facts, Reading(side=side, **reading), named, budget, 1)
 
 
-def plan_of(models: Sequence[Model], corpus: Corpus, *, budget: int = 256, tokens: int = 512, **reading: Any) -> Plan:
+def plan_of(
+    models: Sequence[Model],
+    corpus: Corpus,
+    *,
+    budget: int = 256,
+    tokens: int = 512,
+    mixed: bool = False,
+    **reading: Any,
+) -> Plan:
     encoders = [Encoder(model, Reading(**reading)) for model in models]
-    return make_plan(encoders, corpus, budget=budget, shard_tokens=tokens)
+    return make_plan(encoders, corpus, budget=budget, shard_tokens=tokens, mixed=mixed)
 
 
 def runner_of(models: Sequence[Model], collectors: Sequence[Collector], **options: Any) -> Runner:

@@ -31,7 +31,10 @@ def shard_of(plan: Plan) -> list[int]:
 
 
 def group_of(plan: Plan) -> list[int]:
-    return [shard.group for shard in plan.shards for _ in range(shard.sentences)]
+    found: dict[int, int] = {}
+    for shard in plan.shards:
+        found |= {shard.first + member: batch.group for batch in shard.batches for member in batch.members}
+    return [found[place] for place in sorted(found)]
 
 
 def test_the_same_corpus_gives_the_same_plan():
@@ -93,8 +96,20 @@ def test_a_giant_document_is_split_within_its_group():
     plan = plan_of([reader("gpt2")], documents_of([2, 200, 2]), tokens=100)
     middle = [shard for shard in plan.shards if shard.first < 202 and shard.first + shard.sentences > 2]
     assert len(middle) > 4
-    giant = {shard.group for shard in middle if shard.first >= 2}
+    giant = {batch.group for shard in middle if shard.first >= 2 for batch in shard.batches}
     assert len(giant) == 1
+
+
+def test_mixed_shards_hold_several_groups_and_batches_only_one():
+    corpus = documents_of([3] * 40)
+    apart = plan_of([reader("gpt2")], corpus, tokens=10**6)
+    mixed = plan_of([reader("gpt2")], corpus, tokens=10**6, mixed=True)
+    assert len(apart.shards) == GROUPS
+    assert len(mixed.shards) == 1
+    assert group_of(mixed) == group_of(apart)
+    (shard,) = mixed.shards
+    assert [batch.group for batch in shard.batches] == sorted(batch.group for batch in shard.batches)
+    assert Plan.from_json(mixed.to_json()) == mixed
 
 
 @pytest.mark.parametrize("names", [("bert",), ("bert", "gpt2")])

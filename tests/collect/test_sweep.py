@@ -17,6 +17,7 @@ from pellucid.collect.collector import Collector
 from pellucid.collect.found import ABOUT, STATES, Found
 from pellucid.collect.lock import locked
 from pellucid.collect.moments import Moments
+from pellucid.collect.plan import Plan, make_plan
 from pellucid.collect.sweep import sweep
 from pellucid.collect.topk import TopContexts
 from pellucid.corpus import Corpus, Sentence
@@ -66,6 +67,28 @@ def test_groups_are_kept_apart_only_where_a_collector_asks_for_them():
     assert sweep(reader("gpt2"), corpus, Moments("resid.0"), **SMALL).groups == 1
     several = sweep(reader("gpt2"), corpus, [Moments("resid.0"), Moments("resid.0", groups=True)], **SMALL)
     assert several.groups == len(several["1-moments"].groups) > 3
+
+
+def test_shards_with_several_groups_give_every_group_its_own(monkeypatch):
+    model, corpus = reader("gpt2"), stories(40)
+    settings = {**SMALL, "shard_tokens": 10**6}
+    collectors = [Moments("resid.*", groups=True, precision="float64"), Rows(("resid.0",))]
+    apart = sweep(model, corpus, collectors, **settings)
+    monkeypatch.setattr("pellucid.collect.sweep.LARGE", 0)
+    plans: list[Plan] = []
+    monkeypatch.setattr(
+        "pellucid.collect.sweep.make_plan",
+        lambda *arguments, **options: plans.append(make_plan(*arguments, **options)) or plans[-1],
+    )
+    mixed = sweep(model, corpus, collectors, **settings)
+    assert len(plans[0].shards) == 1
+    one, other = in_order(apart), in_order(mixed)
+    np.testing.assert_array_equal(one["group"], other["group"])
+    assert mixed.groups == apart.groups > 3
+    for group in apart[Moments].groups:
+        mine, theirs = (found[Moments].group(group) for found in (apart, mixed))
+        assert mine.n == theirs.n
+        np.testing.assert_allclose(mine.scatter("resid.1", "resid.2"), theirs.scatter("resid.1", "resid.2"), atol=1e-5)
 
 
 def test_a_finished_folder_is_read_and_not_run_again(tmp_path, monkeypatch):

@@ -224,6 +224,18 @@ def test_directions_lost_in_float32_are_told() -> None:
     assert _warned(Moments("resid.*"), even, "cca") == []
 
 
+def test_few_directions_of_svcca_are_told() -> None:
+    rows = rows_of((MODEL,))
+    huge = {key: value.copy() for key, value in rows.items()}
+    huge["resid.1"][::24, 2] += 1e4  # one feature of a few words
+    exact = Moments("resid.*", precision="float64")
+    (told,) = _warned(exact, huge, "svcca")
+    assert told.startswith("svcca reads at most 1 of 6 directions of resid.1: ")
+    (told,) = _warned(exact, huge, "svcca:0.9")
+    assert told.startswith("svcca:0.9 reads at most 2 of 6 directions of resid.0, resid.1: ")
+    assert _warned(exact, huge, "svcca:2") == _warned(exact, huge, "cka") == _warned(exact, rows, "svcca") == []
+
+
 def _warned(collector: Moments, rows: dict[str, Array], score: str) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -29,10 +29,14 @@ _AT_ONCE = 512  # sentences tokenized together
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """Sentences that go through the models together: their places in the shard, and each model's padded length."""
+    """Sentences that go through the models together: their places in the shard, and each model's padded length.
+
+    All of them lie in one document `group`.
+    """
 
     members: tuple[int, ...]
     lengths: tuple[int, ...]
+    group: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,6 @@ class Shard:
     start: int
     rows: int
     tokens: int
-    group: int
     digest: str
     batches: tuple[PlannedBatch, ...]
 
@@ -102,7 +105,9 @@ class Plan:
 
 
 def _shard(about: dict[str, Any]) -> Shard:
-    batches = tuple(PlannedBatch(tuple(each["members"]), tuple(each["lengths"])) for each in about["batches"])
+    batches = tuple(
+        PlannedBatch(tuple(each["members"]), tuple(each["lengths"]), each["group"]) for each in about["batches"]
+    )
     settings: dict[str, Any] = {**about, "batches": batches}
     return Shard(**settings)
 
@@ -129,11 +134,12 @@ def make_plan(
     budget: int,
     shard_tokens: int,
     groups: int = GROUPS,
+    mixed: bool = False,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Plan:
     """Reads the corpus once, without running a model: shards of about `shard_tokens`, batches of at most `budget`.
 
-    Each shard lies in one of `groups` document groups.
+    Each batch lies in one of `groups` document groups, and so does each shard unless shards may be `mixed`.
     """
     sizes, counts, words = _measure(encoders, corpus, on_progress)
     if not len(sizes):
@@ -146,8 +152,8 @@ def make_plan(
     group_of = _groups(sizes, groups)
     shards: list[Shard] = []
     start = first = 0
-    for last in _ends(sizes, group_of, shard_tokens):
-        batches = _batches(sizes, first, last, budget)
+    for last in _ends(sizes, None if mixed else group_of, shard_tokens):
+        batches = _batches(sizes, group_of, first, last, budget)
         rows = sum(sizes.rows[first:last])
         shards.append(
             Shard(
@@ -157,7 +163,6 @@ def make_plan(
                 start,
                 rows,
                 sum(sizes.tokens[first:last]),
-                group_of[first],
                 blake2b(sizes.digests[16 * first : 16 * last], digest_size=16).hexdigest(),
                 batches,
             )
@@ -226,12 +231,12 @@ def _groups(sizes: _Sizes, groups: int) -> list[int]:
     return found
 
 
-def _ends(sizes: _Sizes, groups: Sequence[int], shard_tokens: int) -> Iterator[int]:
+def _ends(sizes: _Sizes, groups: Sequence[int] | None, shard_tokens: int) -> Iterator[int]:
     """Where shards end: at documents, at groups, and inside a document only where it is much larger than a shard."""
     gathered = 0
     for place in range(len(sizes)):
         if gathered and (
-            groups[place] != groups[place - 1]
+            (groups is not None and groups[place] != groups[place - 1])
             or (gathered >= shard_tokens and sizes.new[place])
             or gathered >= 2 * shard_tokens
         ):
@@ -241,12 +246,12 @@ def _ends(sizes: _Sizes, groups: Sequence[int], shard_tokens: int) -> Iterator[i
     yield len(sizes)
 
 
-def _batches(sizes: _Sizes, first: int, last: int, budget: int) -> tuple[PlannedBatch, ...]:
-    """Sentences of like length together, as many as stay under the budget of padded tokens for every model."""
+def _batches(sizes: _Sizes, groups: Sequence[int], first: int, last: int, budget: int) -> tuple[PlannedBatch, ...]:
+    """Sentences of one group and of like length, as many as stay under the budget of padded tokens for every model."""
     models = range(len(sizes.longest))
     order = sorted(
         (place for place in range(first, last) if sizes.tokens[place]),
-        key=lambda place: (max(sizes.longest[model][place] for model in models), place),
+        key=lambda place: (groups[place], max(sizes.longest[model][place] for model in models), place),
     )
     found: list[PlannedBatch] = []
     members: list[int] = []
@@ -254,16 +259,21 @@ def _batches(sizes: _Sizes, first: int, last: int, budget: int) -> tuple[Planned
     for place in order:
         more = [pieces[model] + sizes.pieces[model][place] for model in models]
         longer = [max(lengths[model], sizes.longest[model][place]) for model in models]
-        if members and any(count * length > budget for count, length in zip(more, longer, strict=True)):
-            found.append(PlannedBatch(tuple(member - first for member in members), tuple(lengths)))
+        full = any(count * length > budget for count, length in zip(more, longer, strict=True))
+        if members and (full or groups[place] != groups[members[0]]):
+            found.append(_planned(members, first, lengths, groups))
             members = []
             more = [sizes.pieces[model][place] for model in models]
             longer = [sizes.longest[model][place] for model in models]
         members.append(place)
         pieces, lengths = more, longer
     if members:
-        found.append(PlannedBatch(tuple(member - first for member in members), tuple(lengths)))
+        found.append(_planned(members, first, lengths, groups))
     return tuple(found)
+
+
+def _planned(members: Sequence[int], first: int, lengths: Sequence[int], groups: Sequence[int]) -> PlannedBatch:
+    return PlannedBatch(tuple(member - first for member in members), tuple(lengths), groups[members[0]])
 
 
 def notes(plan: Plan) -> list[str]:

@@ -115,7 +115,7 @@ class Runner:
         encoded = [encoder.encode([sentence])[0] for encoder in self.encoders]
         rows = encoded[0].counting if self.job.reading.pooling == "all" else encoded[0].words
         batch = PlannedBatch((0,), tuple(each.longest for each in encoded))
-        shard = Shard(0, 0, 1, 0, rows, encoded[0].tokens, 0, "", (batch,))
+        shard = Shard(0, 0, 1, 0, rows, encoded[0].tokens, "", (batch,))
         accumulators = {name: each.open(self.setting(name, shard)) for name, each in self.job.collectors.items()}
         self._add(self._read(shard, [sentence]), batch, accumulators)
 
@@ -162,7 +162,7 @@ class Runner:
                 places = torch.from_numpy(_places(part.identity, common))
                 rows.update({key: value[places.to(value.device)] for key, value in part.rows.items()})
             kept = _places(first.identity, common)
-        found = WordBatch(rows, first.sentence[kept], first.position[kept], first.ordinal[kept], shard.group, members)
+        found = WordBatch(rows, first.sentence[kept], first.position[kept], first.ordinal[kept], batch.group, members)
         return found, alone
 
     def _one_model(
@@ -174,7 +174,7 @@ class Runner:
         parts: list[_Part] = []
         for place in range(0, len(flat), size):
             chunk = flat[place : place + size]
-            words = self._words(number, read, chunk, batch.lengths[number])
+            words = self._words(number, read, chunk, batch)
             try:
                 parts.append(self._forward(number, words, accumulators))
             except OutOfMemory as error:
@@ -184,19 +184,19 @@ class Runner:
                 raise
         return _joined(parts)
 
-    def _words(self, number: int, read: _Read, chunk: Sequence[tuple[int, Row]], length: int) -> Words:
+    def _words(self, number: int, read: _Read, chunk: Sequence[tuple[int, Row]], planned: PlannedBatch) -> Words:
         """The words of some rows of tokens, and the batch that holds them."""
         members = [member for member, _ in chunk]
         reading = self.job.reading
         texts = [read.encoded[number][member].target for member in members]
         begin = read.starts[members] + ([row.offset for _, row in chunk] if reading.pooling == "all" else 0)
         return Words(
-            self.encoders[number].batch([row for _, row in chunk], texts, length),
+            self.encoders[number].batch([row for _, row in chunk], texts, planned.lengths[number]),
             reading.pooling,
             tuple(looked_at(read.sentences[member], reading.side) for member in members),
             np.array(members, dtype=np.int64) + read.shard.first,
             begin,
-            read.shard.group,
+            planned.group,
             reading.side,
         )
 

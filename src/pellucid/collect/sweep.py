@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pellucid.corpus import Corpus, Sentence
 
 PLAN, NODES = "plan.json", "nodes"
+LARGE = 1 << 28
+"""Bytes of states from which a shard may hold several document groups: to merge one state for each costs too much."""
 
 
 def sweep(
@@ -193,7 +195,8 @@ def _plan(
     shown.begin(f"Reading {corpus.name}", None)
     encoders = [Encoder(model, job.reading) for model in models]
     groups = GROUPS if any(collector.grouped for collector in job.collectors.values()) else 1
-    plan = make_plan(encoders, corpus, budget=job.budget, shard_tokens=shard_tokens, groups=groups)
+    mixed = state_bytes(job) > LARGE
+    plan = make_plan(encoders, corpus, budget=job.budget, shard_tokens=shard_tokens, groups=groups, mixed=mixed)
     check_labels(job.collectors.values(), plan.labels)
     if place is not None:
         write_whole(place / ABOUT, _json(about))  # first: a folder with anything else and no name is not ours

@@ -135,6 +135,7 @@ def _tuned_svcca(argument: str) -> Metric:
         needs="moments",
         score=lambda pair: svcca(pair, variance=share, components=count),
         null=lambda pair: _of_ranks(pair.n, *kept(pair, variance=share, components=count)),
+        keeps=None if share is None else lambda side: side.leading(variance=share),
     )
 
 
@@ -146,6 +147,7 @@ SVCCA = register(
         score=svcca,
         null=_svcca_null,
         tuned=_tuned_svcca,
+        keeps=lambda side: side.leading(variance=VARIANCE),
     )
 )
 PWCCA = register(

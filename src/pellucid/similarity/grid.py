@@ -74,6 +74,7 @@ def grid(
     }
     _warn_of_few(wanted, sources, sides, null)
     _warn_of_rounding(wanted, sources, sides)
+    _warn_of_one_direction(wanted, sources, sides)
     z = np.divide(values - null, sd, out=np.zeros_like(values), where=sd > 0)
     tables = {"chance": Table(axes, {"sd": sd, "z": z})}
     for name, others in gathered.random_sides(sides).items():
@@ -149,6 +150,31 @@ def _warn_of_rounding(wanted: Sequence[Metric], sources: Mapping[str, Source], s
         SimilarityWarning,
         stacklevel=3,
     )
+
+
+FEW_DIRECTIONS = 3
+"""So few directions are found again in almost any other layer: their correlations say little."""
+
+
+def _warn_of_one_direction(wanted: Sequence[Metric], sources: Mapping[str, Source], sides: Sides) -> None:
+    """Warns where a few directions hold nearly all of the variance, and a score that keeps a share reads no more."""
+    source = sources.get("moments")
+    if not isinstance(source, MomentPairs):
+        return
+    for metric in wanted:
+        if metric.keeps is None:
+            continue
+        counts = {key: metric.keeps(source.side(key)) for key in dict.fromkeys((*sides[0], *sides[1]))}
+        few = [key for key, count in counts.items() if 0 < count <= FEW_DIRECTIONS < source.side(key).rank]
+        if few:
+            most = max(counts[key] for key in few)
+            warnings.warn(
+                f"{metric.name} reads at most {most} of {source.side(few[0]).width:,} directions of {listing(few)}: a "
+                "few words or features with huge values hold nearly all of the variance there, and such directions are "
+                "found again almost anywhere, also in random models; ask for mutual-knn or svcca:20 too.",
+                SimilarityWarning,
+                stacklevel=3,
+            )
 
 
 _NOT_ASKED = Interval(None, None, "no interval: for these scores it is made when asked for")

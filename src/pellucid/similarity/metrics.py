@@ -13,7 +13,7 @@ from typing import Any
 
 from pellucid.errors import listing
 from pellucid.similarity.nulls import Null
-from pellucid.similarity.pair import SimilarityError
+from pellucid.similarity.pair import Side, SimilarityError
 
 _MODULES = ("cka", "cca", "regression", "geometry", "sampled", "presets")
 """The modules whose scores are known from the start."""
@@ -25,7 +25,8 @@ class Metric:
 
     `symmetric` scores are the same from right to left. `whole` are those that need every direction of the rows, also
     the weakest, and suffer where float32 cannot hold them. `cheap` ones get their interval without asking. `tuned`
-    gives the score for the text behind a colon, as in `svcca:0.9` or `rbf-cka:0.5`.
+    gives the score for the text behind a colon, as in `svcca:0.9` or `rbf-cka:0.5`. `keeps` says how many directions of
+    a `Side` the score reads, where it leaves some out.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Metric:
     whole: bool = False
     cheap: bool = False
     tuned: Callable[[str], Metric] | None = None
+    keeps: Callable[[Side], int] | None = None
 
 
 @dataclass

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -70,13 +72,15 @@ def make_plan(
     sample: int = SAMPLE,
     most: int = MOST_SAMPLED,
     significance: bool = False,
-    memory_limit: int = 4 << 30,
+    memory_limit: int | None = None,
 ) -> SimilarityPlan:
     """Chooses moments (all words, memory for every pair of sites) or Gram tiles (all pairs of at most 20,000 words).
 
     `words` is the size of the corpus, None where it is not known to be under `most`. Gram tiles are taken where they
-    are cheaper and see every word, or where moments do not fit in `memory_limit`; then the scores are of a sample.
+    are cheaper and see every word, or where moments do not fit in `memory_limit` bytes (by default a fifth of the free
+    memory, at most 4 GB: while parts are put together, several copies are there); then the scores are of a sample.
     """
+    memory_limit = min(4 << 30, free_memory() // 5) if memory_limit is None else memory_limit
     if method not in METHODS:
         raise SimilarityError(f"There is no method {method!r}; the methods are {listing(METHODS)}.")
     setting = Setting(tuple(models), "mean", torch.device("cpu"))
@@ -167,6 +171,15 @@ def words_up_to(corpus: Corpus, most: int) -> int | None:
         if words > most:
             return None
     return words
+
+
+def free_memory() -> int:
+    """Bytes of memory that this machine could still give."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # not Linux: half of what there is
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 8 << 30
 
 
 def float32_error(sides: Iterable[Side]) -> float:
