@@ -23,12 +23,18 @@ def control(models: Sequence[ModelFacts]) -> int | None:
 
 
 def random_twin(models: Sequence[ModelFacts], number: int) -> int | None:
-    """The number of a model's randomly initialised twin, or None where there is none."""
+    """The number of a model's randomly initialised twin, or None where there is none.
+
+    Where several models have one name, the first twin belongs to the first of them, the second to the second.
+    """
     name = models[number].name
-    for other, model in enumerate(models):
-        if other != number and model.name.startswith(name) and _RANDOM.fullmatch(model.name.removeprefix(name)):
-            return other
-    return None
+    twins = [
+        other
+        for other, model in enumerate(models)
+        if model.name.startswith(name) and _RANDOM.fullmatch(model.name.removeprefix(name))
+    ]
+    before = sum(model.name == name for model in models[:number])
+    return twins[before] if before < len(twins) else None
 
 
 def is_random(models: Sequence[ModelFacts], number: int) -> bool:

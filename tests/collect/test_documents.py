@@ -111,6 +111,17 @@ def test_a_document_over_several_shards_is_one():
     assert view.rows("resid.0")[..., 0].tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_words_that_come_one_by_one_find_the_last_document_that_can_be_chosen(seed):
+    """Of 20 documents the sixth by its hash alone is long; the six may all be known before its own words are."""
+    collector = DocumentSample("resid.*", documents=2, words=9, seed=seed)
+    order = sorted(range(20), key=lambda number: name_hash(str(seed), f"document {number}"))
+    lengths = tuple(9 if number == order[5] else 1 for number in range(20))
+    view = collector.view(shard(collector, SETTING, batches(tuple(range(1, 28)), lengths)), SETTING)
+    start = order[5]
+    np.testing.assert_array_equal(view.rows("resid.0"), rows_of(28)["resid.0"][None, start : start + 9])
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     documents=st.sampled_from([2, 5, 40]),

@@ -18,6 +18,7 @@ from pellucid.collect.sample import TokenSample
 from pellucid.corpus import Sentence
 from pellucid.errors import PellucidError
 from pellucid.model.sites import Site
+from pellucid.reading import random_twin
 from pellucid.similarity import pair_of_rows
 from pellucid.similarity.cka import debiased_cka
 from pellucid.uncertainty import jackknife
@@ -130,6 +131,24 @@ def test_interval_of_other_scores_on_request() -> None:
         assert grid.high is not None
         assert (grid.low <= grid.values + 1e-12).all()
         assert (grid.low < grid.high + 1e-12).all()
+
+
+def test_no_interval_where_a_group_left_out_leaves_too_few_words() -> None:
+    rows = {key: value[:27] for key, value in rows_of((MODEL,)).items()}
+    made = batches(rows)[:2]  # the second has three words
+    for collector in (MOMENTS, TokenSample("resid.*", size=100)):
+        swept = found_of((MODEL,), {collector: gathered(collector, (MODEL,), made)}, words=27)
+        told = similarity.grid(swept, "cka" if collector is MOMENTS else "mutual-knn", interval=True)
+        assert told.low is None
+        assert told.resampled == "no interval: without one of its document groups the text has too few words"
+
+
+def test_models_of_one_name_have_their_own_twins() -> None:
+    twin = with_twin(MODEL)[1]
+    models = (MODEL, MODEL, twin, twin)
+    assert [random_twin(models, number) for number in range(4)] == [2, 3, None, None]
+    tables = similarity.grid(found(models, MOMENTS), "cka", left="0:resid.*", right="1:resid.*").tables
+    assert {"random left", "random right"} <= set(tables)
 
 
 def test_chance_and_z() -> None:

@@ -216,6 +216,8 @@ def test_what_was_not_collected_is_asked_for() -> None:
         head_patterns(put_out())
     with pytest.raises(PellucidError, match=r"read HeadMoments\(\), which this sweep did not collect"):
         head_outputs(put_out(collector=Moments("heads.*")))
+    with pytest.raises(PellucidError, match="'cka,svcca' names 2 scores, and one is worked out at a time"):
+        head_outputs(put_out(), score="cka,svcca")
     with pytest.raises(PellucidError, match="'mutual-knn' reads single words"):
         head_outputs(put_out(), score="mutual-knn")
     with pytest.raises(PellucidError, match=r"HeadMoments.*has none of the first model"):

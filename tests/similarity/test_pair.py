@@ -12,6 +12,7 @@ import torch
 from pellucid import similarity
 from pellucid.similarity import pair_of_rows
 from pellucid.similarity.cca import pwcca, pwcca_back
+from pellucid.similarity.cka import debiased_cka
 from pellucid.similarity.pair import Pair
 from pellucid.similarity.parallel import at_once, kept
 from tests.similarity.test_grid import found
@@ -95,3 +96,12 @@ def test_kept_is_worked_out_once_by_many_threads() -> None:
     assert slow.value == 7
     assert len(calls) == 1
     assert Slow.value.__doc__ == "A number."
+
+
+def test_constant_features_have_no_spread() -> None:
+    rows = np.full((50, 3), 0.1)
+    pair = pair_of_rows(rows, rows)
+    assert pair.left.power == 0.0
+    assert debiased_cka(pair) == 0.0
+    rows[:, 0] = np.random.default_rng(0).normal(size=50)
+    assert pair_of_rows(rows, rows).left.rank == 1

@@ -14,7 +14,7 @@ from pellucid.collect.sample import TokenSample
 from pellucid.corpus import Corpus
 from pellucid.errors import PellucidError
 from pellucid.model.sites import Site
-from pellucid.similarity import pair_of_rows
+from pellucid.similarity import pair_of_rows, planning
 from pellucid.similarity.cca import mean_cca
 from pellucid.similarity.metrics import chosen
 from pellucid.similarity.pair import Pair, Side
@@ -117,3 +117,26 @@ def test_the_bound_of_float32_holds() -> None:
     bound = float32_error([exact.left, exact.right])
     assert 1e-6 < bound < 0.1
     assert 0 < abs(mean_cca(blurred) - mean_cca(exact)) < bound
+
+
+def test_the_seed_reaches_every_sample() -> None:
+    plan = make_plan(wanted("svcca,mutual-knn"), [model(2, 8)], words=None, significance=True, seed=7)
+    seeds = {type(each): each.seed for each in plan.collectors if isinstance(each, TokenSample | DocumentSample)}
+    assert seeds == {TokenSample: 7, DocumentSample: 7}
+    (sample,) = make_plan(wanted("cka"), [model(2, 8)], words=50, method="gram", seed=8).collectors
+    assert isinstance(sample, TokenSample)
+    assert sample.seed == 8
+
+
+def test_scores_of_sampled_words_alone_take_the_sample_asked_for() -> None:
+    (sample,) = make_plan(wanted("rsa-spearman"), [model(2, 8)], words=None, sample=500).collectors
+    assert isinstance(sample, TokenSample)
+    assert sample.size == 500
+
+
+def test_memory_that_is_there_limits_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 1 << 20 < planning.free_memory() < 1 << 50
+    many = [model()]
+    assert make_plan(wanted("cka"), many, words=None).method == "moments"
+    monkeypatch.setattr(planning, "free_memory", lambda: 1 << 30)
+    assert make_plan(wanted("cka"), many, words=None).method == "gram"  # a fifth of it does not hold 13 × 13 products

@@ -17,7 +17,7 @@ from pellucid.collect.found import Found
 from pellucid.collect.moments import Moments
 from pellucid.collect.sample import TokenSample
 from pellucid.collect.sweep import sweep
-from pellucid.corpus import Sentence
+from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import PellucidError
 from pellucid.model import Model
 from pellucid.model.sites import Site
@@ -290,6 +290,48 @@ def test_few_words_are_warned_of_once() -> None:
     ) as told:
         convergence(made, "svcca,cka")
     assert len(told) == 1
+
+
+def test_a_few_words_are_refused_or_go_without_an_interval() -> None:
+    models = [Opener()(seed) for seed in "12"]
+    for texts, words in ((["tea"], 1), (["tea is good"], 3)):
+        with pytest.raises(
+            PellucidError, match=f"There are {words} words to compare, and a similarity needs at least 4"
+        ):
+            follow(models, Corpus.of(texts), random=False, using=QUICK)
+    halves = follow(models, Corpus.of(["tea is good", "we had tea"]), random=False, using=QUICK)
+    assert halves.low is None
+    assert "too few words" in halves.resampled
+
+
+def test_a_random_model_from_elsewhere_is_refused() -> None:
+    twin = with_twin(CHECKPOINTS[0])
+    with pytest.raises(PellucidError, match=r"compared with .* of 'step 1'; sweep it with .* beside the last"):
+        convergence(one_by_one(), random=swept(twin[::-1]))
+    other = beside_random()
+    moved = replace(other, about={**other.about, "corpus": {**other.about["corpus"], "fingerprint": "tea"}})
+    with pytest.raises(PellucidError, match="different corpora"):
+        convergence(one_by_one(), random=moved)
+
+
+def test_sites_that_were_not_gathered_are_named_beside_those_that_were() -> None:
+    with pytest.raises(PellucidError, match=r"None of the sites asked for was gathered; there are resid.0, resid.1\."):
+        convergence(swept(CHECKPOINTS, Moments("resid.0,resid.1")), sites="resid.2")
+
+
+def test_steps_of_any_kind_have_folders_of_their_own(tmp_path: Path) -> None:
+    """The first step has no number, and the second has the number of the first's place."""
+    result = follow({"warm": "1", 1: "2", 2: "3"}, stories(10), load=Opener(), using=QUICK, folder=tmp_path / "run")
+    assert result.axes["step"] == ("warm", 1, 2)
+    assert {"random", "step-00001", "step-00002"} <= {path.name for path in (tmp_path / "run").iterdir()}
+
+
+def test_the_random_model_has_a_seed() -> None:
+    values = [
+        follow(["1", "2"], stories(10), load=Opener(), using=QUICK, seed=seed).table("random model").columns["value"]
+        for seed in (0, 3)
+    ]
+    assert not np.allclose(values[0], values[1])
 
 
 def test_refusals(tmp_path: Path) -> None:

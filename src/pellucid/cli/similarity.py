@@ -62,12 +62,14 @@ def similarity(
     """Compare representations: every layer with every other, with what chance and a random model would give."""
     from pellucid.report.comparison import write_comparison
     from pellucid.saving import check_free
-    from pellucid.similarity import compare, significance
+    from pellucid.similarity import compare
     from pellucid.similarity.metrics import chosen
     from pellucid.similarity.pair import SimilarityError
+    from pellucid.similarity.permutations import FORMS
 
     check_free(out)
     wanted = chosen(metrics)
+    tested = [metric.name for metric in wanted if metric.name in FORMS] or ["cka"]
     if len(models) > 2:
         raise SimilarityError(f"{len(models)} models were given; one or two can be compared at a time.")
     read = shape.open(corpus)
@@ -99,7 +101,7 @@ def similarity(
             say=say,
         )
         grids = [found.grid(metric.name, interval=True if intervals else None) for metric in wanted]
-        tests = [significance(found.found, seed=seed)] if p_values else []
+        tests = [found.significance(tested, seed=seed)] if p_values else []
     command = shlex.join(["pellucid", *sys.argv[1:]])
     grids = [replace(each, provenance=replace(each.provenance, command=command)) for each in grids]
     title = " and ".join(model.name for model in opened)

@@ -90,7 +90,10 @@ class DocumentSampleView:
 
 
 class _Blocks(Accumulator):
-    """The candidates so far; each batch brings small states of its own, which are put together now and then."""
+    """The candidates so far; batches bring their own, of documents that can still be chosen, put together now and then.
+
+    Putting together copies everything, so that batches wait until they hold a quarter as many documents.
+    """
 
     def __init__(self, keys: tuple[str, ...], widths: list[int], collector: DocumentSample) -> None:
         self._keys, self._collector = keys, collector
@@ -101,32 +104,43 @@ class _Blocks(Accumulator):
             "ordinal": np.zeros((0, size), np.int64),
             **{f"rows/{number}": np.zeros((0, size, width), np.float32) for number, width in enumerate(widths)},
         }
-        self._arrays = self._empty
+        self._arrays, self._waiting = self._empty, list[Mapping[str, Array]]()
 
     def add(self, batch: WordBatch) -> None:
         if not batch.size:
             return
-        seed, size = self._collector.seed, self._collector.words
+        seed, size, most = self._collector.seed, self._collector.words, _SPARE * self._collector.documents
         names = {number: sentence.document for number, sentence in batch.sentences.items()}
         hashed = {name: name_hash(str(seed), name) for name in set(names.values())}
         documents = np.array([hashed[names[int(number)]] for number in batch.sentence], np.uint64)
-        hashes = row_hashes(batch, seed)
+        held = self._arrays["document"]
+        near = np.flatnonzero(documents <= held[-1]) if len(held) == most else np.arange(batch.size)
+        if not len(near):
+            return
+        documents, hashes = documents[near], row_hashes(batch, seed)[near]
         order = np.lexsort((hashes, documents))
         found, starts, counts = np.unique(documents[order], return_index=True, return_counts=True)
         rank = np.arange(len(order)) - np.repeat(starts, counts)
         kept = rank < size
         place = np.repeat(np.arange(len(found)), counts)[kept]
-        chosen, slot = order[kept], rank[kept]
+        chosen, slot = near[order[kept]], rank[kept]
         new = _zeros(self._empty, len(found))
         new["document"] = found
         new["hash"][:] = _NONE
-        new["hash"][place, slot], new["ordinal"][place, slot] = hashes[chosen], batch.ordinal[chosen]
+        new["hash"][place, slot], new["ordinal"][place, slot] = hashes[order[kept]], batch.ordinal[chosen]
         for number, key in enumerate(self._keys):
             rows = batch.rows[key]
             new[f"rows/{number}"][place, slot] = rows[torch.from_numpy(chosen).to(rows.device)].cpu().numpy()
-        self._arrays = _together([self._arrays, new], _SPARE * self._collector.documents)
+        self._waiting.append(new)
+        if 4 * sum(len(part["document"]) for part in self._waiting) > most:
+            self._put_together(most)
+
+    def _put_together(self, most: int) -> None:
+        self._arrays = _together([self._arrays, *self._waiting], most)
+        self._waiting.clear()
 
     def state(self) -> State:
+        self._put_together(_SPARE * self._collector.documents)
         facts: dict[str, Any] = {"keys": list(self._keys), "seed": self._collector.seed}
         return State(self._arrays, facts)
 

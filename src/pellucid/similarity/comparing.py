@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
+from pellucid.collect.collector import Setting
 from pellucid.collect.job import facts_of
 from pellucid.collect.moments import Moments
 from pellucid.collect.sweep import sweep
 from pellucid.similarity.grid import SimilarityGrid, grid
 from pellucid.similarity.metrics import chosen
+from pellucid.similarity.permutations import PERMUTATIONS, SimilaritySignificance, significance
 from pellucid.similarity.planning import (
     MOST_SAMPLED,
     SAMPLE,
@@ -46,6 +50,13 @@ class Comparison:
         left, right = self.wanted.patterns(len(self.found.models))[0]
         return grid(self.found, score, left=left, right=right, interval=interval, method=self.plan.method)
 
+    def significance(
+        self, scores: str | Iterable[str] = "cka", *, permutations: int = PERMUTATIONS, seed: int = 0
+    ) -> SimilaritySignificance:
+        """The p-values of the same sites, where the comparison was made with `significance=True`."""
+        left, right = self.wanted.patterns(len(self.found.models))[0]
+        return significance(self.found, scores, left=left, right=right, permutations=permutations, seed=seed)
+
 
 def compare(
     left: Model,
@@ -60,7 +71,7 @@ def compare(
     method: str = "auto",
     precision: str = "auto",
     sample: int = SAMPLE,
-    memory_limit: int = 4 << 30,
+    memory_limit: int | None = None,
     seed: int = 0,
     folder: str | Path | None = None,
     engine: str = "inline",
@@ -73,9 +84,10 @@ def compare(
     """Everything that some scores of two models (or of the layers of one) need, from one pass over a corpus.
 
     `random` reads the text with a randomly initialised model of each architecture too. `method` is auto, moments, gram
-    or minibatch; `precision` auto, float32 or float64. `folder` keeps the pass, to go on after an interruption. Then
-    `comparison.grid("cka")` is the map of a score, and with `significance`, `similarity.significance(comparison.found)`
-    its p-values.
+    or minibatch; `precision` auto, float32 or float64. `sample` is how many words are kept for scores that need words
+    themselves, `seed` that of the random models and the sample. `folder` keeps the pass, to go on if it is stopped.
+    Then `comparison.grid("cka")` is the map of a score and, with `significance`, `comparison.significance()` its
+    p-values.
     """
     tell = say or (lambda _: None)
     models = [left] if right is None else [left, right]
@@ -87,7 +99,7 @@ def compare(
         pairs += [(0, 1)] if right is None else [(0, 3), (2, 1)]
     wanted = Wanted(tuple(chosen(scores)), sites, right_sites or sites, tuple(pairs))
     if precision == "auto":
-        precision = _precision(wanted, models[: other + 1], corpus, long, tell)
+        precision = _precision(wanted, models[: other + 1], corpus, long, token_budget, tell)
     plan = make_plan(
         wanted,
         [facts_of(model, side="source") for model in models],
@@ -97,6 +109,7 @@ def compare(
         sample=sample,
         significance=significance,
         memory_limit=memory_limit,
+        seed=seed,
     )
     for line in plan.lines:
         tell(line)
@@ -114,14 +127,23 @@ def compare(
     return Comparison(found, plan, wanted)
 
 
-def _precision(wanted: Wanted, models: list[Model], corpus: Corpus, long: str, tell: Callable[[str], None]) -> str:
+def _precision(
+    wanted: Wanted,
+    models: list[Model],
+    corpus: Corpus,
+    long: str,
+    token_budget: int | None,
+    tell: Callable[[str], None],
+) -> str:
     """float64 where scores need the weakest directions and float32 would blur them, judged from a few words."""
     if not any(metric.whole for metric in wanted.scores):
         return "float32"
-    sizes = [max(model.size(site)[-1] for site in model.sites if site.kind != "pattern") for model in models]
-    pilot = Moments((wanted.left, wanted.right), pairs="diagonal", precision="float64", memory_limit=1 << 62)
-    few = corpus.take(_sentences(corpus, PILOT * max(sizes)))
-    found = sweep(models, few, pilot, long=long, progress=False)
+    sides = wanted.patterns(len(models))[0]
+    setting = Setting(tuple(facts_of(model, side="source") for model in models), "mean", torch.device("cpu"))
+    widest = max(setting.width(key) for key in setting.keys(sides))
+    pilot = Moments(sides, pairs="diagonal", precision="float64", memory_limit=1 << 62)
+    few = corpus.take(_sentences(corpus, PILOT * widest))
+    found = sweep(models, few, pilot, long=long, token_budget=token_budget, progress=False)
     pairs = MomentPairs(found[pilot], "float64")
     error = float32_error(pairs.side(key) for key in pairs.view.keys)
     precision = "float64" if error > TOLERANCE else "float32"

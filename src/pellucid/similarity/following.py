@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,15 +42,16 @@ def follow(
     random: bool = True,
     groups: bool = True,
     interval: bool | None = None,
+    seed: int = 0,
     load: Opens | None = None,
     using: Sweeps | None = None,
 ) -> Convergence:
     """`convergence` of a run's checkpoints, the last one being the final model; each is swept beside it, one by one.
 
     Checkpoints are folders, names or models, in a list or by step. With a `folder`, each sweep is saved under it
-    (`step-00001`, `random`) and a stopped call goes on from there. `random` adds a randomly initialised model, from
-    which `freezable` measures; `groups=False` takes a tenth of the memory and gives no interval. `load` opens a
-    checkpoint (`Model.load`), `using` is the sweep to run, such as `partial(sweep, pooling="first", progress=False)`.
+    (`step-00001`, `random`) and a stopped call goes on from there. `random` adds a randomly initialised model of this
+    `seed`, from which `freezable` measures; `groups=False` takes a tenth of the memory and gives no interval. `load`
+    opens a checkpoint (`Model.load`), `using` is the sweep to run: `partial(sweep, pooling="first", progress=False)`.
     """
     steps = _by_step(checkpoints, least=2)
     wanted = chosen(scores)
@@ -58,12 +60,11 @@ def follow(
     collectors = _collectors(wanted, last, sites, groups)
 
     def swept() -> Iterator[Found]:
-        for number, (step, source) in enumerate(earlier, start=1):
-            place = _place(folder, _name(step, number))
-            yield _swept([_open(source, load), last], corpus, collectors, place, using)
+        for name, (_, source) in zip(_names(steps), earlier, strict=False):
+            yield _swept([_open(source, load), last], corpus, collectors, _place(folder, name), using)
 
     with _held(folder):
-        models = [_random(last), last] if random else []
+        models = [_random(last, seed), last] if random else []
         beside = _swept(models, corpus, collectors, _place(folder, "random"), using) if models else None
         names = [metric.name for metric in wanted]
         return convergence(swept(), names, steps=tuple(steps), interval=interval, random=beside)
@@ -93,10 +94,10 @@ def follow_runs(
 
     def swept() -> Iterator[Found]:
         with _held(folder):
-            for number, (step, source) in enumerate(steps.items(), start=1):
+            for name, (step, source) in zip(_names(steps), steps.items(), strict=True):
                 models = [_open(source, load), _open(others[step], load)]
                 collectors = _collectors(wanted, models[1], sites, groups)
-                yield _swept(models, corpus, collectors, _place(folder, _name(step, number)), using)
+                yield _swept(models, corpus, collectors, _place(folder, name), using)
 
     return epoch_by_epoch(swept(), [metric.name for metric in wanted], steps=tuple(steps), interval=interval)
 
@@ -118,14 +119,14 @@ def _open(source: Checkpoint, load: Opens | None) -> Model:
     return source if isinstance(source, Model) else (load or Model.load)(source)
 
 
-def _random(model: Model) -> Model:
+def _random(model: Model, seed: int) -> Model:
     from pellucid.model import Model
 
     if not hasattr(model.hf, "config"):
         raise SimilarityError(
             f"{model.name!r} has no configuration to build a randomly initialised model from; pass random=False."
         )
-    return Model.random_like(model)
+    return Model.random_like(model, seed)
 
 
 def _collectors(wanted: Sequence[Metric], model: Model, sites: str, groups: bool) -> list[Collector]:
@@ -148,7 +149,7 @@ def _swept(
     """One sweep; the models that nobody else holds are let go of before anything else is opened."""
     from pellucid.collect.sweep import sweep
 
-    found = (using or sweep)(models, corpus, collectors, folder=place)
+    found = (using or partial(sweep, long="window"))(models, corpus, collectors, folder=place)
     models.clear()
     gc.collect()
     return found
@@ -163,6 +164,8 @@ def _place(folder: str | Path | None, name: str) -> Path | None:
     return None if folder is None else Path(folder) / name
 
 
-def _name(step: Coordinate, number: int) -> str:
-    """The folder of a step: by the step itself where it is a whole number, else by its place."""
-    return f"step-{step if isinstance(step, int) and step >= 0 else number:05d}"
+def _names(steps: Mapping[Coordinate, Checkpoint]) -> list[str]:
+    """The folders of steps: by the steps themselves where all are whole numbers, else by their places."""
+    whole = [step for step in steps if isinstance(step, int) and step >= 0]
+    numbers = whole if len(whole) == len(steps) else range(1, len(steps) + 1)
+    return [f"step-{number:05d}" for number in numbers]

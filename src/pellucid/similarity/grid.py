@@ -19,7 +19,16 @@ from pellucid.similarity.pair import SimilarityError
 from pellucid.similarity.parallel import at_once
 from pellucid.similarity.planning import TOLERANCE, float32_error, lost
 from pellucid.similarity.sampled import Samples, linear_cka
-from pellucid.similarity.sources import Gathered, MomentPairs, SamplePairs, Sides, Source, sample_moments
+from pellucid.similarity.sources import (
+    FEW_WORDS,
+    Gathered,
+    MomentPairs,
+    SamplePairs,
+    Sides,
+    Source,
+    sample_moments,
+    too_few,
+)
 from pellucid.uncertainty import Interval, jackknife
 
 if TYPE_CHECKING:
@@ -167,11 +176,11 @@ def _warn_of_one_direction(wanted: Sequence[Metric], sources: Mapping[str, Sourc
         counts = {key: metric.keeps(source.side(key)) for key in dict.fromkeys((*sides[0], *sides[1]))}
         few = [key for key, count in counts.items() if 0 < count <= FEW_DIRECTIONS < source.side(key).rank]
         if few:
-            most = max(counts[key] for key in few)
+            most, width = max(counts[key] for key in few), source.side(few[0]).width
             warnings.warn(
-                f"{metric.name} reads at most {most} of {source.side(few[0]).width:,} directions of {listing(few)}: a "
-                "few words or features with huge values hold nearly all of the variance there, and such directions are "
-                "found again almost anywhere, also in random models; ask for mutual-knn or svcca:20 too.",
+                f"{metric.name} reads at most {most} of {width:,} directions of {listing(few, most=4)}: a few words or "
+                "features with huge values hold nearly all of the variance there, and such directions are found again "
+                "almost anywhere, also in random models; ask for mutual-knn or svcca:20 too.",
                 SimilarityWarning,
                 stacklevel=3,
             )
@@ -236,18 +245,26 @@ def _part(gathered: Gathered, wanted: list[Metric], sides: Sides, values: Array)
         source = gathered.moment_pairs(sides)
         groups = source.view.groups
         if len(groups) > 1:
+            sizes = [source.view.group(group).n for group in groups]
+            if too_few(source.n, sizes):
+                return FEW_WORDS
             without = [scored(MomentPairs(source.view.without(group), source.precision)) for group in groups]
-            return jackknife(values, without, [source.view.group(group).n for group in groups])
+            return jackknife(values, without, sizes)
         if view is None:
             return Interval(None, None, "no interval: sweep with Moments(…, groups=True), or a TokenSample too")
+        if too_few(view.n, [int((view.group == group).sum()) for group in np.unique(view.group)]):
+            return FEW_WORDS
         return _around(values, _sampled_moments(wanted[0], sides, view), view.n)
     assert view is not None, "the sample was read before"
     groups = np.unique(view.group)
+    sizes = [int((view.group == group).sum()) for group in groups]
     keys = [key for side in sides for key in side]
     if len(groups) < 2:
         return jackknife(values, [], [])
+    if too_few(view.n, sizes):
+        return FEW_WORDS
     without = [scored(SamplePairs(view, keys, np.flatnonzero(view.group != group))) for group in groups]
-    return jackknife(values, without, [int((view.group == group).sum()) for group in groups])
+    return jackknife(values, without, sizes)
 
 
 def _sampled_moments(metric: Metric, sides: Sides, view: Any) -> Interval:

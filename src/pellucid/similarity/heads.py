@@ -14,7 +14,7 @@ from pellucid.collect.head_moments import HeadMoments, head_key
 from pellucid.reading import control, layers, view_with
 from pellucid.results import Array, Coordinate, Result, Table
 from pellucid.similarity.metrics import Metric, chosen, phrases
-from pellucid.similarity.pair import Pair, Side, SimilarityError
+from pellucid.similarity.pair import LEAST, Pair, Side, SimilarityError
 from pellucid.uncertainty import Interval, jackknife, over_groups
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def head_patterns(found: Found) -> HeadSimilarity:
     interval = over_groups(view, partial(_alike, model=0), lambda part: part.n(0))
     tables = {"uniform": Table({"left": axes["left"]}, {"value": _likeness(view.uniform(0))})}
     twin = control(found.models)
-    if twin is not None and layers(found.models, view.keys, "pattern", model=twin):
+    if twin is not None and len(layers(found.models, view.keys, "pattern", model=twin)) == len(mine):
         tables["random model"] = Table(axes, {"value": _alike(view, twin)})
     return HeadSimilarity(
         axes=axes,
@@ -78,7 +78,9 @@ def head_outputs(found: Found, *, score: str = "cka", interval: bool | None = No
     leaves out each document group, which `HeadMoments(groups=True)` keeps; it comes along by itself for the CKA family,
     and for other scores when `interval` is true.
     """
-    metric = chosen(score)[0]
+    metric, *more = chosen(score)
+    if more:
+        raise SimilarityError(f"score={score!r} names {len(more) + 1} scores, and one is worked out at a time.")
     if metric.needs != "moments":
         raise SimilarityError(f"{score!r} reads single words, and heads have moments alone; use 'cka' or 'svcca'.")
     gathered = _Outputs.of(found)
@@ -126,8 +128,8 @@ class HeadPairs:
     """
 
     def __init__(self, view: MomentsView, precision: str) -> None:
-        if view.n < 4:
-            raise SimilarityError(f"The sweep has {view.n} words, and a similarity of heads needs at least 4.")
+        if view.n < LEAST:
+            raise SimilarityError(f"The sweep has {view.n} words, and a similarity of heads needs at least {LEAST}.")
         self.n, self.keys, self._precision = view.n, view.keys, precision
         self._sums, self._slices = view.sums, view.columns.slices
         self._mean = view.sums["sum"] / view.n
@@ -210,8 +212,10 @@ def _interval(view: MomentsView, scored: Callable[[MomentsView], Array], values:
     if len(view.groups) < 2:
         kept = "all of the text lies in one document group" if view.groups else "sweep with HeadMoments(groups=True)"
         return Interval(None, None, f"no interval: {kept}")
-    without = [scored(view.without(group)) for group in view.groups]
-    return jackknife(values, without, [view.group(group).n for group in view.groups])
+    sizes = [view.group(group).n for group in view.groups]
+    if view.n - max(sizes) < LEAST:
+        return Interval(None, None, "no interval: without one of its document groups the text has too few words")
+    return jackknife(values, [scored(view.without(group)) for group in view.groups], sizes)
 
 
 def _divergences(found: Found) -> tuple[HeadDivergenceView, dict[Coordinate, str]]:

@@ -15,7 +15,7 @@ from pellucid.errors import listing
 from pellucid.reading import is_random, random_twin
 from pellucid.results import Array, Coordinate, Result, ResultError, Table
 from pellucid.similarity.caution import SimilarityWarning
-from pellucid.similarity.pair import ROUNDING, Pair, Side, SimilarityError, pair_of, side_of
+from pellucid.similarity.pair import LEAST, ROUNDING, Pair, Side, SimilarityError, pair_of, side_of
 from pellucid.similarity.sources import Gathered, Sides
 from pellucid.similarity.units import (
     chance_correlation,
@@ -255,7 +255,12 @@ def _sides(found: Found, site: str | None, left: str | None, right: str | None) 
             raise SimilarityError(f"The sweep has no moments of {site!r}; it has those of {listing(had, most=40)}.")
     mine, others = gathered.chosen_sides(there, left, right)
     own = {split_key(key)[0] for key in mine}
-    if len(own) != 1:
+    if not own:
+        raise SimilarityError(
+            f"The sweep has no moments of the first model to score; it has {listing(there, most=40)}; name its sites "
+            "with left=."
+        )
+    if len(own) > 1:
         raise SimilarityError(
             f"left={left!r} means sites of {len(own)} models; units of one model are scored at a time."
         )
@@ -287,8 +292,8 @@ def _check(view: MomentsView, sides: Sides, score: str) -> None:
             f"A matching pairs two sites one to one, and {len(sides[0])} and {len(sides[1])} were chosen; name one on "
             "each side, as left='0:neurons.3', right='1:neurons.3'."
         )
-    if view.n < 4:
-        raise SimilarityError(f"The sweep has {view.n} words, and correlations of units need at least 4.")
+    if view.n < LEAST:
+        raise SimilarityError(f"The sweep has {view.n} words, and correlations of units need at least {LEAST}.")
     widest = max(widths[key] for key in sides[1])
     if score == "linreg" and view.n < 2 * widest:
         warnings.warn(

@@ -223,7 +223,9 @@ def _centred(rows: Array, name: str) -> Array:
     bad = np.argwhere(~np.isfinite(wide))
     if len(bad):
         raise SimilarityError(f"{name} is NaN or infinite at row {bad[0][0]}, feature {bad[0][1]}; leave that row out.")
-    return wide - wide.mean(0)
+    centred = wide - wide.mean(0)
+    centred[:, (wide == wide[0]).all(0)] = 0.0  # a constant's mean may be off by its last digit
+    return centred
 
 
 def _side(name: str, rows: Array, norms: Array) -> Side:

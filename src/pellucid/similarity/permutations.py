@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from pellucid.collect.collector import split_key
 from pellucid.collect.documents import DocumentSample
@@ -75,10 +77,8 @@ def significance(
         raise SimilarityError(f"{permutations} permutations say too little; use 99 or more, best 999.")
     view = _view(found)
     sides = Gathered(found).chosen_sides(view.keys, left, right)
-    parts = [
-        shuffled({key: view.rows(key) for side in sides for key in side}, sides, metric.name, permutations, seed)
-        for metric in wanted
-    ]
+    blocks = {key: _finite(view, key) for side in sides for key in side}
+    parts = [shuffled(blocks, sides, metric.name, permutations, seed) for metric in wanted]
     axes: dict[str, tuple[Coordinate, ...]] = {
         "measure": tuple(metric.name for metric in wanted),
         "left": tuple(split_key(key)[1] for key in sides[0]),
@@ -121,7 +121,8 @@ def shuffled(
     """Every pair of sides over blocks [documents, words, width], and the same with the right side's documents shuffled.
 
     The score is the product of two matrices, centred and brought to length 1 before, which permuting rows and columns
-    leaves alone: each permutation costs one gather per right site and one product of all pairs at once.
+    leaves alone. Both are held block by block, [site, pair of documents, words²], so that a permutation costs one copy
+    of whole blocks, of each pair of documents once, and one product of all pairs of sites.
     """
     documents, words, _ = next(iter(blocks.values())).shape
     if documents < 5:
@@ -129,15 +130,22 @@ def shuffled(
             f"{documents} documents have {words} words or more, and a test needs at least 5; sweep with "
             "DocumentSample(…, words=…) for shorter blocks."
         )
+    one, other = np.triu_indices(documents)
+    twice = torch.from_numpy(np.where(one < other, 2, 1).astype(np.float32))[:, None]  # a pair counts in both orders
     left, right = (
-        np.stack([_unit(blocks[key].reshape(documents * words, -1), score) for key in side]) for side in sides
+        torch.stack([_apart(_unit(blocks[key].reshape(documents * words, -1), score), words) for key in side])
+        for side in sides
     )
-    value = _products(left, right)
+    left = (left[:, torch.from_numpy(one * documents + other)] * twice).flatten(1)  # [left, pairs·words²]
+    moved = torch.empty(len(right), len(one), words**2)
+
+    def scored(order: Array) -> Array:
+        torch.index_select(right, 1, torch.from_numpy(order[one] * documents + order[other]), out=moved)
+        return (left @ moved.flatten(1).T).double().numpy()
+
+    value = scored(np.arange(documents))
     generator = np.random.default_rng(seed)
-    scores = np.empty((permutations, *value.shape))
-    for number in range(permutations):
-        order = (generator.permutation(documents)[:, None] * words + np.arange(words)).ravel()
-        scores[number] = _products(left, right[:, order[:, None], order])
+    scores = np.stack([scored(generator.permutation(documents)) for _ in range(permutations)])
     as_high = (scores >= value - 1e-6).sum(0)  # products are float32: a tie within their rounding counts
     p = (1 + as_high) / (1 + permutations)
     return Shuffled(value, scores.mean(0), scores.std(0, ddof=1), p, *_ends(as_high, permutations))
@@ -153,10 +161,11 @@ def _ends(count: Array, of: int) -> tuple[Array, Array]:
 
 
 def _unit(rows: Array, score: str) -> Array:
-    """The whole matrix of a score's form, centred and brought to length 1, in float32; zeros where it has no spread."""
+    """The whole matrix of a score's form, centred and brought to length 1; zeros where it has no spread."""
     form, by_rows = FORMS[score]
     n, band = len(rows), form(centred(rows))
     whole = np.concatenate([band(start, stop) for start, stop in tiles.steps(n)])
+    before = np.linalg.norm(whole)
     if by_rows:
         sums = whole.sum(1) / (n - 2)
         whole = whole - sums[:, None] - sums + whole.sum() / ((n - 1) * (n - 2))
@@ -164,17 +173,25 @@ def _unit(rows: Array, score: str) -> Array:
         whole = whole - whole.sum() / (n * (n - 1))
     tiles.hollow(whole, 0)
     length = np.linalg.norm(whole)
-    return (whole / length if length > 0 else np.zeros_like(whole)).astype(np.float32)
+    return whole / length if length > 1e-12 * before else np.zeros_like(whole)  # else nothing but rounding
 
 
-def _products(left: Array, right: Array) -> Array:
-    import torch
-
-    flat = [torch.from_numpy(np.ascontiguousarray(side)).flatten(1) for side in (left, right)]
-    return (flat[0] @ flat[1].T).double().numpy()
+def _apart(whole: Array, words: int) -> Tensor:
+    """A matrix of all pairs of words, block by block, in float32: [documents², words²]."""
+    documents = len(whole) // words
+    blocks = whole.astype(np.float32).reshape(documents, words, documents, words).swapaxes(1, 2)
+    return torch.from_numpy(blocks.reshape(documents**2, words**2))
 
 
 def _view(found: Found) -> DocumentSampleView:
     if DocumentSample not in found:
         raise SimilarityError("p-values read DocumentSample, which this sweep did not collect; sweep with it too.")
     return found[DocumentSample]
+
+
+def _finite(view: DocumentSampleView, key: str) -> Array:
+    """The blocks of a key; NaN or infinity is refused."""
+    blocks = view.rows(key)
+    if not np.isfinite(blocks).all():
+        raise SimilarityError(f"{key!r} is NaN or infinite; leave that site out, or run the model in float32.")
+    return blocks

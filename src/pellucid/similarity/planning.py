@@ -73,12 +73,14 @@ def make_plan(
     most: int = MOST_SAMPLED,
     significance: bool = False,
     memory_limit: int | None = None,
+    seed: int = 0,
 ) -> SimilarityPlan:
     """Chooses moments (all words, memory for every pair of sites) or Gram tiles (all pairs of at most 20,000 words).
 
     `words` is the size of the corpus, None where it is not known to be under `most`. Gram tiles are taken where they
     are cheaper and see every word, or where moments do not fit in `memory_limit` bytes (by default a fifth of the free
     memory, at most 4 GB: while parts are put together, several copies are there); then the scores are of a sample.
+    Words are sampled by the `seed`.
     """
     memory_limit = min(4 << 30, free_memory() // 5) if memory_limit is None else memory_limit
     if method not in METHODS:
@@ -86,7 +88,7 @@ def make_plan(
     setting = Setting(tuple(models), "mean", torch.device("cpu"))
     patterns = wanted.patterns(len(models))
     sites = tuple(dict.fromkeys(side for pair in patterns for side in pair))
-    tests = (DocumentSample(patterns[0]),) if significance else ()
+    tests = (DocumentSample(patterns[0], seed=seed),) if significance else ()
     gathered = {groups: _moments(patterns, groups, precision) for groups in (True, False)}
     needed = {groups: sum(each.memory(setting, GROUPS) for each in parts) for groups, parts in gathered.items()}
     if method == "auto":
@@ -95,8 +97,10 @@ def make_plan(
     if method in ("gram", "minibatch"):
         if others:
             raise SimilarityError(f"The method {method!r} gives 'cka', not {listing(others)}; use method='moments'.")
-        size, exact = min(words or most, most), words is not None and words <= most
-        return SimilarityPlan(method, (TokenSample(sites, size=size), *tests), _gram_lines(method, size, exact))
+        room = most if any(metric.name == "cka" for metric in wanted.scores) else sample
+        size, exact = min(words or room, room), words is not None and words <= room
+        collectors = (TokenSample(sites, size=size, seed=seed), *tests)
+        return SimilarityPlan(method, collectors, _gram_lines(method, size, exact))
     if needed[False] > memory_limit:
         raise SimilarityError(
             f"The moments of {listing(sites)} need {readable_bytes(needed[False])}, and the limit is "
@@ -105,7 +109,7 @@ def make_plan(
         )
     groups = needed[True] <= memory_limit
     single = not groups or any(metric.needs == "sample" for metric in wanted.scores)
-    sampled = (TokenSample(sites, size=sample),) if single else ()
+    sampled = (TokenSample(sites, size=sample, seed=seed),) if single else ()
     lines = _moment_lines(precision, needed[groups], groups, sample)
     return SimilarityPlan("moments", (*gathered[groups], *sampled, *tests), lines)
 

@@ -188,8 +188,8 @@ def _shared_variance(left: Array, right: Array) -> float:
 def _neighbour_sums(found: Array) -> tuple[float, float, float]:
     n, k = found.shape
     share = k / (n - 1)
-    pairs = {(i, int(j)) for i, row in enumerate(found) for j in row}
-    mutual = sum((j, i) in pairs for i, j in pairs)
+    own = np.repeat(np.arange(n), k)
+    mutual = int(np.isin(own * n + found.ravel(), found.ravel() * n + own).sum())
     columns = np.bincount(found.ravel(), minlength=n) - k
     return n * k * (1 - share), mutual - n * k * share, float(columns @ columns)
 

@@ -17,6 +17,7 @@ from pellucid.reading import is_random, random_twin
 from pellucid.similarity.metrics import Metric
 from pellucid.similarity.pair import LEAST, Array, Pair, Side, SimilarityError, pair_of, side_of
 from pellucid.similarity.sampled import Samples, SampleSet
+from pellucid.uncertainty import Interval
 
 if TYPE_CHECKING:
     from pellucid.collect.found import Found
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 
 Sides = tuple[tuple[str, ...], tuple[str, ...]]
 """Keys on the left and on the right."""
+
+
+FEW_WORDS = Interval(None, None, "no interval: without one of its document groups the text has too few words")
+
+
+def too_few(words: int, sizes: Sequence[int]) -> bool:
+    """Whether leaving out one of some document groups leaves too few words to compare."""
+    return bool(sizes) and words - max(sizes) < LEAST
 
 
 class Source(Protocol):

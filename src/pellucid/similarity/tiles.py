@@ -1,7 +1,8 @@
 """Matrices of all pairs of sampled words, a few rows at a time: kernels, distances and ranks, and their products.
 
 A form is an n × n matrix made from rows [n, d], its diagonal left out. What scores need of forms are the products
-Σ_ij M_ij·M'_ij of all sides at once, and the sums of their rows; no more than a band of each matrix is ever held.
+Σ_ij M_ij·M'_ij of all sides at once, and the sums of their rows. No more than a band of each matrix is ever held; of
+ranks, which need all pairs at once, 4 bytes for every pair.
 """
 
 from __future__ import annotations
@@ -97,12 +98,13 @@ def rbf(width: float) -> Form:
 
 def distance_ranks(rows: Array) -> Band:
     """Ranks of the distances of all pairs of different words, 1 for the nearest; equal ones share their mean rank."""
-    from scipy.stats import rankdata
-
     n, squared = len(rows), squared_distances(rows)
-    above = np.concatenate([squared(row, row + 1)[0, row + 1 :] for row in range(n)])  # each pair once, row by row
-    ranks = rankdata(above)
     starts = np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])  # where each row's pairs begin
+    above = np.empty(n * (n - 1) // 2)  # each pair once, row by row
+    for start, stop in steps(n):
+        for row, found in zip(range(start, stop), squared(start, stop), strict=True):
+            above[starts[row] : starts[row] + n - 1 - row] = found[row + 1 :]
+    ranks = _twice_ranks(above)
 
     def band(start: int, stop: int) -> Array:
         found = np.zeros((stop - start, n))
@@ -110,37 +112,63 @@ def distance_ranks(rows: Array) -> Band:
             found[row - start, row + 1 :] = ranks[starts[row] : starts[row] + n - 1 - row]
             earlier = np.arange(row)
             found[row - start, :row] = ranks[starts[earlier] + row - 1 - earlier]
-        return found
+        return np.divide(found, 2, out=found)
 
     return band
 
 
+def _twice_ranks(values: Array) -> Array:
+    """Twice the rank of every value, a whole number also where equal ones share their mean rank."""
+    order = np.argsort(values)
+    rising = values[order]
+    ends = np.append(np.flatnonzero(rising[1:] != rising[:-1]) + 1, len(rising))  # where runs of equals end
+    lengths = np.diff(ends, prepend=0)
+    found = np.empty(len(values), np.int32 if 2 * len(values) < 2**31 else np.int64)
+    found[order] = np.repeat(2 * ends - lengths + 1, lengths)
+    return found
+
+
 def median(band: Band, n: int) -> float:
-    """The median of all n² entries of a matrix, its zero diagonal included, without holding them all."""
-    top = max(float(band(start, stop).max()) for start, stop in steps(n))
-    if not top > 0:
-        return 0.0
-    counts = np.zeros(_BINS, np.int64)
-    for start, stop in steps(n):
-        counts += np.bincount(_bin(band(start, stop), top).ravel(), minlength=_BINS)
-    middles = [(n * n - 1) // 2, n * n // 2]
-    ends = np.cumsum(counts)
-    bins = np.searchsorted(ends, middles, side="right")
-    held: dict[int, list[Array]] = {int(number): [] for number in bins}
+    """The median of all n² entries of a matrix, its zero diagonal included, without holding them all.
+
+    Entries are counted in bins, and the bin in the middle is cut into bins again until it holds no more than a band.
+    """
+    middles = np.array([(n * n - 1) // 2, n * n // 2])
+    low, high = 0.0, max(float(band(start, stop).max()) for start, stop in steps(n))
+    below = 0  # entries under low
+    while low < high:
+        counts = np.zeros(_BINS, np.int64)
+        for values in _between(band, n, low, high):
+            counts += np.bincount(_bins(values, low, high), minlength=_BINS)
+        first, last = (int(place) for place in np.searchsorted(np.cumsum(counts), middles - below, side="right"))
+        if first < last:  # the largest of one bin and the smallest of another
+            ends = [_ends(band, n, low, high, place) for place in (first, last)]
+            return (ends[0][1] + ends[1][0]) / 2
+        below += int(counts[:first].sum())
+        if counts[first] <= BAND:
+            held = [values[_bins(values, low, high) == first] for values in _between(band, n, low, high)]
+            return float(np.sort(np.concatenate(held))[middles - below].mean())
+        low, high = _ends(band, n, low, high, first)
+    return low
+
+
+def _between(band: Band, n: int, low: float, high: float) -> Iterator[Array]:
+    """The entries of a matrix from low to high, band by band."""
     for start, stop in steps(n):
         rows = band(start, stop)
-        places = _bin(rows, top)
-        for number, parts in held.items():
-            parts.append(rows[places == number])
-    values = [
-        np.sort(np.concatenate(held[int(number)]))[middle - (ends[number] - counts[number])]
-        for number, middle in zip(bins, middles, strict=True)
-    ]
-    return float((values[0] + values[1]) / 2)
+        yield rows[(rows >= low) & (rows <= high)]
 
 
-def _bin(values: Array, top: float) -> Array:
-    return np.minimum((values * (_BINS / top)).astype(np.int64), _BINS - 1)
+def _bins(values: Array, low: float, high: float) -> Array:
+    """The bin of every value from low to high."""
+    return np.minimum((values - low) * (_BINS / (high - low)), _BINS - 1).astype(np.int64)
+
+
+def _ends(band: Band, n: int, low: float, high: float, place: int) -> tuple[float, float]:
+    """The smallest and the largest entry in a bin."""
+    parts = (values[_bins(values, low, high) == place] for values in _between(band, n, low, high))
+    ends = [(float(part.min()), float(part.max())) for part in parts if len(part)]
+    return min(end[0] for end in ends), max(end[1] for end in ends)
 
 
 def hollow(rows: Array, start: int) -> Array:
@@ -157,5 +185,8 @@ def neighbours(rows: Array, k: int) -> Array:
     for start, stop in steps(len(rows)):
         cosine = unit[start:stop] @ unit.T
         cosine[np.arange(stop - start), np.arange(start, stop)] = -np.inf
-        found[start:stop] = np.sort(np.argsort(-cosine, axis=1, kind="stable")[:, :k], axis=1)
+        least = np.partition(cosine, -k, axis=1)[:, -k, None]  # the k-th largest
+        near, equal = cosine > least, cosine == least
+        near |= equal & (np.cumsum(equal, axis=1) <= k - near.sum(1, keepdims=True))
+        found[start:stop] = np.nonzero(near)[1].reshape(-1, k)
     return found

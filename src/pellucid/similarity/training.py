@@ -17,8 +17,8 @@ from pellucid.reading import is_random, random_twin
 from pellucid.results import Array, Coordinate, Provenance, Result, Table
 from pellucid.similarity.caution import SimilarityWarning
 from pellucid.similarity.metrics import Metric, chosen, phrases
-from pellucid.similarity.pair import SimilarityError
-from pellucid.similarity.sources import Gathered, MomentPairs, SamplePairs, Source
+from pellucid.similarity.pair import LEAST, SimilarityError
+from pellucid.similarity.sources import FEW_WORDS, Gathered, MomentPairs, SamplePairs, Source, too_few
 from pellucid.uncertainty import Interval, jackknife
 
 if TYPE_CHECKING:
@@ -116,11 +116,21 @@ def convergence(
     if any(step.models[1]["fingerprint"] != made[-1].models[1]["fingerprint"] for step in made):
         raise SimilarityError("The sweeps end in different models; sweep each checkpoint beside the same last one.")
     if beside is not None:
+        _check_random(beside, made[-1])
         axes = {name: whole["axes"][name] for name in ("measure", "layer")}
         whole["tables"]["random model"] = Table(axes, {"value": beside.values})
     result = Convergence(**whole, provenance=_provenance("similarity.convergence", made, beside))
     tables = {"freezing": result.freezable(), "rule": Table.of_rows({"rule": [RULE.format(threshold=THRESHOLD)]})}
     return replace(result, tables={**result.tables, **tables})
+
+
+def _check_random(beside: _Scored, last: _Scored) -> None:
+    """Refuses a random model that was compared with something else than the checkpoints were."""
+    if beside.models[1]["fingerprint"] != last.models[1]["fingerprint"] or beside.layers != last.layers:
+        raise SimilarityError(
+            f"The random model was compared with {listing(beside.layers)} of {beside.models[1]['name']!r}; sweep it "
+            f"with {listing(last.layers)} beside the last checkpoint."
+        )
 
 
 def epoch_by_epoch(
@@ -213,6 +223,10 @@ def _scored(
     widths: list[int] = []
     for place, metric in enumerate(wanted):
         source = _source(gathered, metric, pairs)
+        if source.n < LEAST:
+            raise SimilarityError(
+                f"There are {source.n} words to compare, and a similarity needs at least {LEAST}; use more text."
+            )
         values[place] = _values(metric, source, pairs)
         for at, pair in enumerate(pairs):
             chance = metric.null(source.pair(*pair))
@@ -260,7 +274,8 @@ def _layers(gathered: Gathered, wanted: Sequence[Metric], numbers: Sequence[int]
             "choose sites= that both have."
         )
     if not both[0]:
-        raise SimilarityError(f"None of the sites asked for was gathered; there are {listing(dict(there).values())}.")
+        had = dict.fromkeys(name for _, name in there)
+        raise SimilarityError(f"None of the sites asked for was gathered; there are {listing(had, most=40)}.")
     return tuple(both[0])
 
 
@@ -293,20 +308,26 @@ def _ends(
         groups = source.view.groups
         if not groups:
             return Interval(None, None, "no interval: sweep with Moments(…, groups=True)")
+        groups = groups if len(groups) > 1 else ()
+        sizes = [source.view.group(group).n for group in groups]
+        if too_few(source.n, sizes):
+            return FEW_WORDS
         without = [
-            _values(metric, MomentPairs(source.view.without(group), source.precision), pairs)
-            for group in (groups if len(groups) > 1 else ())
+            _values(metric, MomentPairs(source.view.without(group), source.precision), pairs) for group in groups
         ]
-        return jackknife(values, without, [source.view.group(group).n for group in groups][: len(without)])
+        return jackknife(values, without, sizes)
     left, right = (tuple(pair[side] for pair in pairs) for side in (0, 1))
     view = gathered.sample_view((left, right))
     assert view is not None, "the sample was read before"
     groups = np.unique(view.group).tolist() if len(np.unique(view.group)) > 1 else []
+    sizes = [int((view.group == group).sum()) for group in groups]
+    if too_few(view.n, sizes):
+        return FEW_WORDS
     without = [
         _values(metric, SamplePairs(view, (*left, *right), np.flatnonzero(view.group != group)), pairs)
         for group in groups
     ]
-    return jackknife(values, without, [int((view.group == group).sum()) for group in groups])
+    return jackknife(values, without, sizes)
 
 
 def _stacked(ends: Sequence[Interval]) -> Interval:
@@ -355,9 +376,9 @@ def _together(made: Sequence[_Scored], steps: Sequence[Coordinate] | None) -> di
 
 def _provenance(function: str, made: Sequence[_Scored], random: _Scored | None) -> Provenance:
     """Where the numbers come from: every model once, the corpus, and the first sweep's settings."""
-    everyone = [model for step in [*made, *([] if random is None else [random])] for model in step.models]
-    models = {model["fingerprint"]: dict(model) for model in everyone}
-    if len({step.origin.corpus["fingerprint"] for step in made}) > 1:
+    everything = [*made, *([] if random is None else [random])]
+    models = {model["fingerprint"]: dict(model) for step in everything for model in step.models}
+    if len({step.origin.corpus["fingerprint"] for step in everything}) > 1:
         raise SimilarityError("The sweeps read different corpora, so their scores do not belong together; use one.")
     return replace(made[0].origin, function=function, models=tuple(models.values()))
 
