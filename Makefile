@@ -5,9 +5,11 @@ VENV := .venv
 BENCH := .bench-venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
+BUNDLE := src/pellucid/views/interactive/bundle.js
+CHROMIUM = $(or $(PELLUCID_BROWSER),$(shell command -v chromium || command -v chromium-browser || command -v google-chrome))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: venv demo test test-real lint bench-venv clean
+.PHONY: venv demo test test-real lint web browser bench-venv clean
 
 venv: $(VENV)/.installed
 
@@ -31,8 +33,35 @@ lint: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-test: lint
+test: lint web browser
 	$(BIN)/python -m pytest -m "not real"
+
+# The views' TypeScript: types, tests, and that the committed bundle is what it builds. Only this needs Node.
+ifneq ($(shell command -v npm 2> /dev/null),)
+web: web/node_modules/.installed
+	cd web && npm run --silent check && npm test --silent
+	@cp $(BUNDLE) web/node_modules/.committed.js
+	cd web && npm run --silent build
+	@cmp -s $(BUNDLE) web/node_modules/.committed.js || \
+	  { echo "$(BUNDLE) was not what web/ builds: it has been built anew, commit it." >&2; exit 1; }
+else
+web:
+	@echo "There is no npm here: the views' TypeScript is neither checked nor built, the bundle is taken as it is."
+endif
+
+web/node_modules/.installed: web/package.json web/package-lock.json
+	cd web && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+# Chromium for the tests that open views; they are skipped where it cannot be had.
+browser:
+	@if test -n "$(CHROMIUM)"; then exit 0; fi; \
+	if test "$$(id -u)" = 0 && command -v apt-get > /dev/null; then \
+	  echo "Installing Chromium, for the tests that open views."; \
+	  export DEBIAN_FRONTEND=noninteractive; install="apt-get install -y -qq --no-install-recommends chromium"; \
+	  { $$install || { apt-get update -qq && $$install; }; } > /dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "There is no Chromium here: tests that open views are skipped. Install it, or name one with PELLUCID_BROWSER=/path."
 
 test-real: $(VENV)/.installed-real
 	$(BIN)/python -m pytest -m real
@@ -43,10 +72,12 @@ bench-venv: $(BENCH)/.installed
 $(BENCH)/.installed: benchmarks/peers.txt constraints-cpu.txt
 	$(call make_venv,$(BENCH))
 	$(BENCH)/bin/python -m pip install --quiet -c constraints-cpu.txt -r benchmarks/peers.txt
+	@# Scripts that BertViz's pages fetch from the network: here they come from this folder.
+	-npm install --silent --no-audit --no-fund --prefix $(BENCH) requirejs@2.3.6 d3@5.7.0 jquery@2.1.4
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) web/node_modules build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 define make_venv

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 QUICK = 200
 """Sentences that a quick report reads."""
+OPENED = 2
+"""Sections that stand open at first: what the model is, and what it read."""
 
 READING = (
     "Every number stands beside what chance gives, which is grey in every figure. The control is a model of the same "
@@ -127,7 +129,7 @@ def _written(
 def _write(work: Path, subject: Subject, found: Found, written: Sequence[Written], marker: str | None) -> None:
     """The page, the command and the folder's own description."""
     about = f"What the model does while it reads {found.words:,} words of {subject.corpus.name}."
-    text = page(subject.model.name, about, (*subject.notes, READING), written)
+    text = page(subject.model.name, about, (*subject.notes, READING), written, opened=OPENED)
     (work / "report.html").write_text(text, encoding="utf-8")
     (work / "command.txt").write_text(subject.command + "\n", encoding="utf-8", errors="replace")
     (work / "result.json").write_text(

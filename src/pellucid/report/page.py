@@ -10,9 +10,7 @@ from importlib.resources import files
 from pellucid.report.html import Html, element, joined
 from pellucid.report.section import Section
 from pellucid.report.sheet import Highlight, Sheet
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""What a browser may load for this page: nothing from anywhere."""
+from pellucid.views.interactive.page import POLICY, starter
 
 
 @dataclass(frozen=True)
@@ -34,16 +32,22 @@ def anchor(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
-def page(title: str, about: str, reading: Sequence[str], written: Sequence[Written]) -> str:
-    """The whole HTML file: title, what it is about, how to read it, and the sections in their order."""
-    main = element("main", *(_section(each) for each in written), id="main")
+def page(
+    title: str, about: str, reading: Sequence[str], written: Sequence[Written], *, opened: int | None = None
+) -> str:
+    """The whole HTML file: title, what it is about, how to read it, and the sections in their order.
+
+    The first `opened` sections stand open and the others open at a click; all stand open where it is None.
+    """
+    sections = [_section(each, open_=opened is None or place < opened) for place, each in enumerate(written)]
+    main = element("main", *sections, id="main")
     columns = element("div", _contents(written), main, class_="columns")
     layout = element("div", _header(title, about, reading, written), columns, _footer(), class_="layout")
     head = joined(
         [
             element("meta", charset="utf-8"),
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            element("meta", http_equiv="Content-Security-Policy", content=POLICY),
             element("meta", name="generator", content="Pellucid"),
             element("title", f"{title} – Pellucid report"),
             element("style", _part("page.css")),
@@ -51,7 +55,8 @@ def page(title: str, about: str, reading: Sequence[str], written: Sequence[Writt
         "\n",
     )
     skip = element("a", "Skip to the report", href="#main", class_="skip")
-    body = joined([skip, layout, element("script", _part("page.js"))], "\n")
+    views = Html(starter()) if any(each.sheet.views for each in written) else None
+    body = joined([skip, layout, element("script", _part("page.js")), views], "\n")
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
 
 
@@ -93,7 +98,7 @@ def _contents(written: Sequence[Written]) -> Html:
     return element("nav", element("h2", "In this report"), element("ol", *entries), aria_label="Contents")
 
 
-def _section(each: Written) -> Html:
+def _section(each: Written, *, open_: bool) -> Html:
     heading = element("h2", each.section.title, id=f"{each.anchor}-title")
     explanation = element("p", each.section.explanation, class_="explanation")
     content = (
@@ -101,7 +106,8 @@ def _section(each: Written) -> Html:
         if each.absent is None
         else element("p", "Not in this report: ", each.absent, class_="absent")
     )
-    return element("section", heading, explanation, content, id=each.anchor, aria_labelledby=f"{each.anchor}-title")
+    folded = element("details", element("summary", heading, explanation), content, open=open_)
+    return element("section", folded, id=each.anchor, aria_labelledby=f"{each.anchor}-title")
 
 
 def _footer() -> Html:

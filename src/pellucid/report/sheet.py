@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pellucid.results import Result
+    from pellucid.views import View
 
 
 WIDTH = 9.2
@@ -43,6 +44,7 @@ class Sheet:
     parts: list[Html] = field(default_factory=list[Html])
     files: list[str] = field(default_factory=list[str])
     highlights: list[Highlight] = field(default_factory=list[Highlight])
+    views: list[str] = field(default_factory=list[str])
 
     def text(self, *content: Content) -> None:
         """A paragraph."""
@@ -88,6 +90,18 @@ class Sheet:
         self._write(f"figures/{name}.svg", svg)
         drawn = element("div", inlined(svg, prefix=name, alt=alt), class_="drawing")
         self.parts.append(element("figure", drawn, element("figcaption", caption)))
+
+    def view(self, view: View, *, name: str, caption: Content) -> None:
+        """An interactive view, shown in the page and written to views/NAME.html, where it stands alone."""
+        from pellucid.views.interactive.page import embedded
+
+        self.views.append(name)
+        (self.folder / "views").mkdir(exist_ok=True)
+        view.save(self.folder / "views" / f"{name}.html")
+        self.files.append(f"views/{name}.html")
+        self.parts.append(
+            element("figure", Html(embedded(view.payload)), element("figcaption", caption), class_="view")
+        )
 
     def result(self, result: Result, *, name: str) -> None:
         """Saves a Result, with the command that made it, to results/NAME/ and tables/NAME.csv, and links both."""

@@ -1,10 +1,11 @@
-"""Figures of results, in one house style; `Result.plot()` draws through `draw`."""
+"""Figures of results, in one house style (`Result.plot()` draws through `draw`), and interactive views of models."""
 
 from pellucid.views.bars import bars
 from pellucid.views.convergence import convergence_curves
 from pellucid.views.curves import curves
 from pellucid.views.drawing import draw
 from pellucid.views.heat_map import heat_map
+from pellucid.views.interactive import View, compare_view, head_view, model_view, neuron_view, text_view
 from pellucid.views.offsets import offset_histogram
 from pellucid.views.position import surprise_curve
 from pellucid.views.similarity_map import similarity_map
@@ -12,15 +13,21 @@ from pellucid.views.style import figure_bytes, figure_svg
 from pellucid.views.units import unit_bars
 
 __all__ = [
+    "View",
     "bars",
+    "compare_view",
     "convergence_curves",
     "curves",
     "draw",
     "figure_bytes",
     "figure_svg",
+    "head_view",
     "heat_map",
+    "model_view",
+    "neuron_view",
     "offset_histogram",
     "similarity_map",
     "surprise_curve",
+    "text_view",
     "unit_bars",
 ]
