@@ -12,7 +12,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from pellucid.results import Provenance, Result, ResultError
-from pellucid.views import bars, curves, draw, figure_bytes, figure_svg, heat_map, offset_histogram
+from pellucid.views import bars, curves, draw, figure_bytes, figure_svg, heat_map, offset_histogram, scatter
 from pellucid.views.style import CHANCE, sequential, thinned
 from tests.overlaps import faults
 from tests.results_by_hand import many_heads, norms_by_hand, selective_by_hand, surprise_by_hand
@@ -222,3 +222,34 @@ def test_ticks_are_thinned_to_round_steps():
     assert thinned(range(30), 8) == [0, 5, 10, 15, 20, 25]
     assert thinned(range(144), 8) == [0, 20, 40, 60, 80, 100, 120, 140]
     assert thinned(range(1), 8) == [0]
+
+
+@pytest.mark.parametrize("width", [3.4, 7.2])
+@pytest.mark.parametrize(("layers", "heads"), [(1, 2), (12, 12), (30, 9)])
+def test_a_scatter_has_a_point_for_every_head_and_names_the_outermost(layers, heads, width):
+    result = many_heads(layers, heads)
+    figure = scatter(result, "entropy", "distance", width=width)
+    assert not faults(figure)
+    (axes,) = figure.axes
+    grey, points = axes.collections
+    expected = np.column_stack([result.measure("entropy").ravel(), result.measure("distance").ravel()])
+    np.testing.assert_allclose(points.get_offsets(), expected)
+    assert to_hex(grey.get_edgecolor()[0]).upper() == CHANCE
+    np.testing.assert_allclose(
+        np.unique(grey.get_offsets(), axis=0)[0][0], result.null[result.place("measure", "entropy"), 0, 0]
+    )
+    names = {text.get_text(): text.xy for text in axes.texts}
+    assert 1 <= len(names) <= 6
+    for name, place in names.items():
+        layer, head = map(int, name.split("."))
+        assert place == (result.measure("entropy")[layer, head], result.measure("distance")[layer, head])
+    far = ((expected - expected.mean(0)) / expected.std(0)) ** 2
+    outermost = divmod(int(far.sum(1).argmax()), heads)
+    assert f"{outermost[0]}.{outermost[1]}" in names
+
+
+def test_a_scatter_needs_two_measures():
+    with pytest.raises(ResultError, match="given twice"):
+        scatter(many_heads(2, 2), "entropy", "entropy")
+    with pytest.raises(ResultError):
+        scatter(many_heads(2, 2), "entropy", "nothing")

@@ -8,6 +8,7 @@ from pellucid.views.heat_map import heat_map
 from pellucid.views.interactive import View, compare_view, head_view, model_view, neuron_view, text_view
 from pellucid.views.offsets import offset_histogram
 from pellucid.views.position import surprise_curve
+from pellucid.views.scatter import scatter
 from pellucid.views.similarity_map import similarity_map
 from pellucid.views.style import figure_bytes, figure_svg
 from pellucid.views.units import unit_bars
@@ -26,6 +27,7 @@ __all__ = [
     "model_view",
     "neuron_view",
     "offset_histogram",
+    "scatter",
     "similarity_map",
     "surprise_curve",
     "text_view",
