@@ -23,23 +23,27 @@ interface Waiting {
  * that is what the user waits for. */
 class Decoder {
   private readonly workers: { worker: Worker; jobs: Map<number, Waiting> }[] = [];
+  private readonly most: number;
+  private address = "";
   private waiting: Waiting[] = [];
   private next = 0;
 
   constructor() {
-    const count = Math.max(1, Math.min(WORKERS, (globalThis.navigator?.hardwareConcurrency ?? 2) - 1));
+    this.most = Math.max(1, Math.min(WORKERS, (globalThis.navigator?.hardwareConcurrency ?? 2) - 1));
     try {
-      const address = URL.createObjectURL(new Blob([workerCode], { type: "text/javascript" }));
-      for (let i = 0; i < count; i++) {
-        const worker = new Worker(address);
-        const jobs = new Map<number, Waiting>();
-        worker.onmessage = (event: MessageEvent<Answer>) => this.answer(jobs, event.data);
-        worker.onerror = () => this.withoutWorkers();
-        this.workers.push({ worker, jobs });
-      }
+      this.address = URL.createObjectURL(new Blob([workerCode], { type: "text/javascript" }));
+      this.start();
     } catch {
       this.withoutWorkers();
     }
+  }
+
+  private start(): void {
+    const worker = new Worker(this.address);
+    const jobs = new Map<number, Waiting>();
+    worker.onmessage = (event: MessageEvent<Answer>) => this.answer(jobs, event.data);
+    worker.onerror = () => this.withoutWorkers();
+    this.workers.push({ worker, jobs });
   }
 
   decode(stored: Uint8Array | string, strip?: StripShape): Promise<Uint8Array> {
@@ -53,14 +57,16 @@ class Decoder {
 
   destroy(): void {
     for (const { worker } of this.workers.splice(0)) worker.terminate();
+    URL.revokeObjectURL(this.address);
     this.waiting = [];
   }
 
   /** Gives jobs to the workers that have least to do. */
   private hand(): void {
     while (this.waiting.length) {
-      const free = this.workers.reduce((a, b) => (b.jobs.size < a.jobs.size ? b : a), this.workers[0]);
-      if (!free || free.jobs.size >= AT_ONCE) return;
+      if (this.workers.every(({ jobs }) => jobs.size) && this.workers.length < this.most) this.start();
+      const free = this.workers.reduce((a, b) => (b.jobs.size < a.jobs.size ? b : a));
+      if (free.jobs.size >= AT_ONCE) return;
       const waiting = this.waiting.pop() as Waiting;
       free.jobs.set(waiting.job.id, waiting);
       free.worker.postMessage(waiting.job);

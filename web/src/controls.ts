@@ -34,7 +34,7 @@ export function makeControls(context: Context, mode: Mode): Controls {
       hideControl(context),
       headsControl(context),
     ],
-    neurons: [blockControl(context), layerControl(context), headControl(context)],
+    neurons: [blockControl(context), layerControl(context), headControl(context), hideControl(context)],
     text: [],
   };
   const controls = byMode[mode];

@@ -6,9 +6,9 @@ import type { Picture, TextStyle } from "./part";
 import { CanvasPicture, HANDLE } from "./picture";
 
 /** Fewer curves than this are left to the canvas. */
-const FEW = 400;
+const FEW = 150;
 /** With every so many curves, columns become one pixel wider. */
-const DENSE = 1500;
+const DENSE = 700;
 
 export interface Curve {
   y1: number;
@@ -45,7 +45,8 @@ export function rasterise(curves: Curve[], width: number, height: number, ground
   const bytes = new Uint8ClampedArray(width * height * 4);
   const words = new Uint32Array(bytes.buffer);
   const colours = new Float32Array(height * 3);
-  const through = new Float32Array(height + 1).fill(1);
+  const through = new Float32Array(height).fill(1);
+  const touched = new Uint8Array(Math.ceil(height / PART));
   for (let x = 0; x < width; x++) {
     const slope = (x + 1 < width ? table[x + 1] - table[x] : table[x] - table[x - 1]) / wide;
     for (let i = 0; i < colours.length; i += 3) {
@@ -54,15 +55,20 @@ export function rasterise(curves: Curve[], width: number, height: number, ground
       colours[i + 2] = ground[2];
     }
     for (const { rgb, numbers } of groups) {
-      const [first, end] = dim(through, numbers, table[x], slope, height);
-      for (let y = first; y < end; y++) {
-        const share = 1 - through[y];
-        through[y] = 1;
-        if (share === 0) continue;
-        const i = y * 3;
-        colours[i] += (rgb[0] - colours[i]) * share;
-        colours[i + 1] += (rgb[1] - colours[i + 1]) * share;
-        colours[i + 2] += (rgb[2] - colours[i + 2]) * share;
+      dim(through, touched, numbers, table[x], slope, height);
+      for (let part = 0; part < touched.length; part++) {
+        if (touched[part] === 0) continue;
+        touched[part] = 0;
+        const end = Math.min(height, (part + 1) * PART);
+        for (let y = part * PART; y < end; y++) {
+          if (through[y] === 1) continue;
+          const share = 1 - through[y];
+          through[y] = 1;
+          const i = y * 3;
+          colours[i] += (rgb[0] - colours[i]) * share;
+          colours[i + 1] += (rgb[1] - colours[i + 1]) * share;
+          colours[i + 2] += (rgb[2] - colours[i + 2]) * share;
+        }
       }
     }
     for (let y = 0, i = 0, place = x; y < height; y++, i += 3, place += width)
@@ -72,6 +78,9 @@ export function rasterise(curves: Curve[], width: number, height: number, ground
   }
   return bytes;
 }
+
+/** Pixels of a column that are looked through together: most parts are touched by no curve of a colour. */
+const PART = 16;
 
 /** Whether the first byte of a word is its lowest. */
 const LITTLE = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1;
@@ -97,17 +106,16 @@ function grouped(curves: Curve[]): { rgb: Rgb; numbers: Float32Array }[] {
   return groups;
 }
 
-/** Takes the curves' shares off what shines through each pixel of a column, a share `down` of the way down; answers
- * the pixels that were touched, from the first up to, not including, the second. */
+/** Takes the curves' shares off what shines through each pixel of a column, a share `down` of the way down, and notes
+ * the parts that were touched. */
 function dim(
   through: Float32Array,
+  touched: Uint8Array,
   numbers: Float32Array,
   down: number,
   slope: number,
   height: number,
-): [number, number] {
-  let touched = height;
-  let end = 0;
+): void {
   for (let i = 0; i < numbers.length; i += 4) {
     const fall = numbers[i + 1];
     const alpha = numbers[i + 3];
@@ -119,8 +127,7 @@ function dim(
     if (bottom <= top) continue;
     const first = top | 0;
     const last = Math.ceil(bottom) - 1;
-    if (first < touched) touched = first;
-    if (last >= end) end = last + 1;
+    for (let part = (first / PART) | 0; part * PART <= last; part++) touched[part] = 1;
     if (last === first) {
       through[first] *= 1 - alpha * (bottom - top);
       continue;
@@ -130,8 +137,15 @@ function dim(
     for (let y = first + 1; y < last; y++) through[y] *= whole;
     through[last] *= 1 - alpha * (bottom - last);
   }
-  return [touched, end];
 }
+
+/** Draws a few curves for nobody, so that the browser has made fast code of it when the first head is opened. */
+export function rehearse(): void {
+  const curves = Array.from({ length: 200 }, (_, i) => ({ y1: i, y2: 200 - i, rgb: BLACK, alpha: 0.1, width: 1 }));
+  for (let turn = 0; turn < 3; turn++) rasterise(curves, 120, 200, BLACK);
+}
+
+const BLACK: Rgb = [0, 0, 0];
 
 /** A canvas that gathers curves between two columns and draws them together before anything else is drawn over them. */
 export class CurvePicture implements Picture {

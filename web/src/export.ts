@@ -7,7 +7,7 @@ import { CanvasPicture, shifted, SvgPicture, textWidth } from "./picture";
 
 export interface OnScreen {
   title: string;
-  /** Names of the panels, where there are several. */
+  /** Names of the panels. */
   names: string[];
   parts: ViewPart[];
   status: string;

@@ -33,7 +33,7 @@ export function geometry(width: number, height: number, longest: number): Geomet
   const column = Math.round(
     Math.min(Math.max(56, longest + 20), 200, Math.max(70, width * (width < 560 ? 0.21 : 0.24))),
   );
-  const bar = Math.round(Math.min(130, Math.max(34, width * 0.15)));
+  const bar = Math.round(Math.min(130, Math.max(34, width * (width < 560 ? 0.1 : 0.15))));
   const lines = Math.min(560, Math.max(60, width - 2 * column - 2 * bar));
   const start = Math.max(0, Math.floor((width - lines - 2 * column - 2 * bar) / 2));
   const queries = start + bar;
@@ -94,7 +94,7 @@ export class HeadDrawing {
 
   /** Tokens as text, for pictures that are saved; on screen they are elements. */
   tokens(pinned: { queries: number[]; keys: number[] }, rtl: { queries: boolean; keys: boolean }): void {
-    const { ink, soft, raised } = theme(this.dark);
+    const { ink, soft, accent } = theme(this.dark);
     const sides = [
       {
         places: this.scene.from,
@@ -126,8 +126,9 @@ export class HeadDrawing {
           size: 13.5,
           colour: unit.special ? soft : ink,
           weight: side.marked.includes(place) ? 600 : 400,
+          italic: unit.special,
         };
-        if (side.marked.includes(place)) this.p.rect(side.x, y - ROW / 2, this.at.column, ROW, raised, 1);
+        if (side.marked.includes(place)) this.p.rect(side.x, y - ROW / 2, this.at.column, ROW, accent, 0.18);
         const text = fitted(visible(unit.text), this.at.column - 16, style);
         const x = side.right ? side.x + this.at.column - 8 : side.x + 8;
         this.p.text(x, y + 4.5, text, { ...style, anchor: side.right ? "end" : "start", rtl: side.rtl });

@@ -53,6 +53,8 @@ class HeadView implements ViewPart {
   private waiting = new Set<string>(["painted"]);
   private scheduled = 0;
   private longest = 0;
+  /** Width that everything was last laid out for. */
+  private measured = 0;
   private aheadTimer: ReturnType<typeof setTimeout> | undefined;
   private exactTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -91,7 +93,9 @@ class HeadView implements ViewPart {
         this.schedule();
       }
     });
-    this.observer = new ResizeObserver(() => this.measure());
+    this.observer = new ResizeObserver(() => {
+      if (this.element.clientWidth !== this.measured) this.measure();
+    });
     this.observer.observe(this.element);
   }
 
@@ -169,6 +173,7 @@ class HeadView implements ViewPart {
   private measure(): void {
     const { scene } = this;
     if (!scene || !this.element.clientWidth) return;
+    this.measured = this.element.clientWidth;
     const rows = Math.max(scene.from.length, scene.to.length);
     const most = Math.min(760, Math.max(264, this.room()));
     // Whole rows, so that the window does not cut the last one.

@@ -242,6 +242,16 @@ class ModelView implements ViewPart {
     this.tip.style.left = `${x}px`;
     this.tip.style.top = `${cell.y + (this.grid.parentElement?.offsetTop ?? 0)}px`;
     this.context.announce(this.sentence(cell));
+    void this.prepare(cell);
+  }
+
+  /** Reads the first rows of a head that is pointed at, for it may be opened next. */
+  private async prepare({ layer, head }: Cell): Promise<void> {
+    const { source, heads, store } = this.context;
+    // A model behind the view would have to work for it.
+    if (source.live || !this.data) return;
+    const matrix = await heads.matrix(this.panel, this.data.block.name, store.state.weighting, layer, head);
+    await matrix.ensure([0]).catch(() => undefined); // said where the head is opened
   }
 
   private facts(cell: Cell): [string, string][] {

@@ -3,9 +3,10 @@
 import { css, diverging, theme } from "./colour";
 import { columnCorner, type Bar, type NeuronLayout } from "./neuron_layout";
 import type { NeuronScene } from "./neuron_scene";
+import { number } from "./numbers";
 import type { Picture } from "./part";
 import { fitted, textWidth } from "./picture";
-import { colourTable, short, tablePlace, type ValueScale } from "./value_colours";
+import { colourTable, tablePlace, type ValueScale } from "./value_colours";
 
 /** How it looks at this moment. */
 export interface NeuronLook {
@@ -80,7 +81,7 @@ function drawLegend(p: Picture, scene: NeuronScene, { layout, scales, dark }: Ne
   const { ink, soft } = theme(dark);
   const wide = layout.width >= 640;
   const style = { size: wide ? 12 : 11, colour: soft };
-  const full = `q ±${short(scales.query.high)}, k ±${short(scales.keys.high)}, q∘k ±${short(scales.product.high)}`;
+  const full = `q ±${number(scales.query.high)}, k ±${number(scales.keys.high)}, q∘k ±${number(scales.product.high)}`;
   const text = wide ? `full colour at ${full}` : full;
   p.text(layout.width, 14, text, { ...style, anchor: "end" });
   const [ramp, steps] = [wide ? 96 : 48, 24];
@@ -107,7 +108,7 @@ export function drawHead(p: Picture, scene: NeuronScene, look: NeuronLook): void
   p.text(0, titles, "query, then keys".slice(0, wide ? 99 : 5), quiet);
   p.text(layout.keysX, titles, fitted(stripWidth > 140 ? "q of the query, k of each key" : "q, then k", stripWidth, quiet), quiet);
   p.text(layout.productsX, titles, fitted("q∘k, neuron by neuron", stripWidth, quiet), quiet);
-  p.text(layout.dot.x, titles, wide ? `q·k × ${short(scene.scale)}` : "q·k scaled", quiet);
+  p.text(layout.dot.x, titles, wide ? `q·k × ${number(scene.scale)}` : "q·k scaled", quiet);
   p.text(layout.weight.x, titles, wide ? "weight (softmax)" : "weight", quiet);
 
   const top = LEGEND_HEIGHT + TITLES_HEIGHT;
@@ -121,14 +122,14 @@ export function drawHead(p: Picture, scene: NeuronScene, look: NeuronLook): void
   const axis = dotAxis(scene, layout.dot);
   const ends = { size: 10.5, colour: soft };
   const room = layout.dot.width >= 60;
-  if (axis.low < 0 && (room || axis.high === 0)) p.text(layout.dot.bar, base, short(axis.low), ends);
-  if (axis.high > 0) p.text(layout.dot.bar + layout.dot.width, base, short(axis.high), { ...ends, anchor: "end" });
-  const most = short(largestWeight(scene));
+  if (axis.low < 0 && (room || axis.high === 0)) p.text(layout.dot.bar, base, number(axis.low), ends);
+  if (axis.high > 0) p.text(layout.dot.bar + layout.dot.width, base, number(axis.high), { ...ends, anchor: "end" });
+  const most = number(largestWeight(scene));
   p.text(layout.weight.bar + layout.weight.width, base, most, { ...ends, anchor: "end" });
   p.line(0, headHeight(layout) - 1.5, layout.width, headHeight(layout) - 1.5, line, 1, 1);
   if (look.place >= 0) {
     const neuron = scene.order[look.place];
-    drawMark(p, layout.keysX, top, own, look.place, short(scene.queryVector[neuron]));
+    drawMark(p, layout.keysX, top, own, look.place, number(scene.queryVector[neuron]));
     p.text(layout.productsX, base, fitted(`neuron ${neuron}`, stripWidth, bold), { ...bold, colour: accent });
   }
 }
@@ -167,19 +168,19 @@ export function drawRows(p: Picture, scene: NeuronScene, look: NeuronLook, first
   const most = largestWeight(scene);
   const [below, above] = [css(diverging(-0.66, dark)), css(diverging(0.66, dark))];
   for (const zero of [axis.zero, weight.bar]) p.line(zero, y, zero, y + seen.length * rowHeight, line, 1, 1);
-  const number = { size: 12, colour: ink, anchor: "end" } as const;
+  const style = { size: 12, colour: ink, anchor: "end" } as const;
   seen.forEach((key, row) => {
     const top = y + row * rowHeight;
     const middle = top + rowHeight / 2;
     const value = scene.dots[key];
-    p.text(dot.numberEnd, middle + 4, short(value), number);
+    p.text(dot.numberEnd, middle + 4, number(value), style);
     const length = Math.abs(value) * axis.unit;
     p.rect(value < 0 ? axis.zero - length : axis.zero, middle - 4.5, length, 9, value < 0 ? below : above, 1);
-    p.text(weight.numberEnd, middle + 4, short(scene.weights[key]), number);
+    p.text(weight.numberEnd, middle + 4, number(scene.weights[key]), style);
     if (most > 0) p.rect(weight.bar, middle - 4.5, (weight.width * scene.weights[key]) / most, 9, fill, 1);
     if (look.place < 0) return;
     const place = key * scene.neurons + scene.order[look.place];
-    drawMark(p, layout.keysX, top, look, look.place, short(scene.keyVectors[place]));
-    drawMark(p, layout.productsX, top, look, look.place, short(scene.product[place]));
+    drawMark(p, layout.keysX, top, look, look.place, number(scene.keyVectors[place]));
+    drawMark(p, layout.productsX, top, look, look.place, number(scene.product[place]));
   });
 }

@@ -5,7 +5,8 @@ import {
   checkSoftmax, halfPrecisionError, neuronsByShare, products, scaledDots, type SoftmaxCheck,
 } from "./dot_product";
 import { visible } from "./head_lines";
-import { short, signedScale } from "./value_colours";
+import { number } from "./numbers";
+import { signedScale } from "./value_colours";
 import { shown, units } from "./weights";
 
 /** Share of the numbers whose colours are not full yet: a few outlying neurons must not make the others pale. */
@@ -41,14 +42,16 @@ export function quoted(text: string, place: number): string {
   return `“\u2068${visible(text)}\u2069” (${place})`;
 }
 
-/** The token that is asked about: the first chosen one, else the last that is not special. */
+/** The token that is asked about: the first chosen one, else the last that is a word or a part of one. */
 export function queryPlace(state: Readonly<State>, tokens: TokenList): number {
   const asked = state.left[0];
   const found = asked === undefined ? undefined : units(tokens, state.unit)[asked]?.start;
   if (found !== undefined) return found;
   const special = new Set(tokens.special);
-  for (let place = tokens.text.length - 1; place >= 0; place--) if (!special.has(place)) return place;
-  return tokens.text.length - 1;
+  const places = tokens.text.map((_, place) => place).filter((place) => !special.has(place));
+  return (
+    places.findLast((place) => /[\p{L}\p{N}]/u.test(tokens.text[place])) ?? places.at(-1) ?? tokens.text.length - 1
+  );
 }
 
 /** Places that a user sees of a list of tokens. */
@@ -125,7 +128,7 @@ export function softmaxNote(scene: NeuronScene, keys: TokenList): string | null 
     return "Only some keys are within this query's reach (a local window): the weights are the softmax over those.";
   }
   return (
-    `The softmax of q·k × ${short(scene.scale)} differs from the weights by up to ${short(difference)}, at ${where}: ` +
+    `The softmax of q·k × ${number(scene.scale)} differs from the weights by up to ${number(difference)}, at ${where}: ` +
     "this model adds position terms to q·k, or masks keys."
   );
 }
@@ -135,23 +138,23 @@ export function describeKey(scene: NeuronScene, key: number, keys: TokenList, li
   const own = scene.product.subarray(key * scene.neurons, (key + 1) * scene.neurons);
   const most = [...own.keys()].sort((a, b) => Math.abs(own[b]) - Math.abs(own[a])).slice(0, 3);
   const dot = scene.dots[key] / scene.scale;
-  const weight = live ? scene.weights[key].toPrecision(6) : short(scene.weights[key]);
+  const weight = live ? scene.weights[key].toPrecision(6) : number(scene.weights[key]);
   return (
-    `Key ${quoted(keys.text[key], key)}: q·k ${short(dot)}, scaled ${short(scene.dots[key])}, weight ${weight}. ` +
-    `Largest neurons: ${most.map((neuron) => `${neuron} (${short(own[neuron])})`).join(", ")}.`
+    `Key ${quoted(keys.text[key], key)}: q·k ${number(dot)}, scaled ${number(scene.dots[key])}, weight ${weight}. ` +
+    `Largest neurons: ${most.map((neuron) => `${neuron} (${number(own[neuron])})`).join(", ")}.`
   );
 }
 
 /** One neuron's numbers for one key, or its query alone. */
 export function describeNeuron(scene: NeuronScene, neuron: number, key: number, keys: TokenList): string {
-  const q = `Neuron ${neuron}: q ${short(scene.queryVector[neuron])}`;
+  const q = `Neuron ${neuron}: q ${number(scene.queryVector[neuron])}`;
   if (key < 0) return `${q}.`;
   const place = key * scene.neurons + neuron;
   const dot = scene.dots[key] / scene.scale;
-  const share = dot === 0 ? "" : ` (${short((100 * scene.product[place]) / dot)}% of q·k ${short(dot)})`;
+  const share = dot === 0 ? "" : ` (${number((100 * scene.product[place]) / dot)}% of q·k ${number(dot)})`;
   return (
-    `${q}; for key ${quoted(keys.text[key], key)}: k ${short(scene.keyVectors[place])}, ` +
-    `q∘k ${short(scene.product[place])}${share}.`
+    `${q}; for key ${quoted(keys.text[key], key)}: k ${number(scene.keyVectors[place])}, ` +
+    `q∘k ${number(scene.product[place])}${share}.`
   );
 }
 
@@ -159,8 +162,8 @@ export function describeNeuron(scene: NeuronScene, neuron: number, key: number, 
 export function describeScene(scene: NeuronScene, keys: TokenList): string {
   const start = `Layer ${scene.layer}, head ${scene.head}, query ${quoted(scene.queryToken, scene.query)}`;
   if (scene.chosen < 0) return `${start}: no key is shown.`;
-  const hidden = scene.hidden > 0.0005 ? ` Hidden keys have ${short(scene.hidden)}.` : "";
+  const hidden = scene.hidden > 0.0005 ? ` Hidden keys have ${number(scene.hidden)}.` : "";
   return (
-    `${start}: weight ${short(scene.weights[scene.chosen])} on ${quoted(keys.text[scene.chosen], scene.chosen)}.${hidden}`
+    `${start}: weight ${number(scene.weights[scene.chosen])} on ${quoted(keys.text[scene.chosen], scene.chosen)}.${hidden}`
   );
 }

@@ -1,14 +1,17 @@
 /** Numbers as they are written in the views. */
 
-/** Any statistic, short: three figures or so, and a true minus sign. */
+/** Any number in a few characters: three figures or so, and a true minus sign. */
 export function number(value: number): string {
   if (Number.isNaN(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  const digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : size >= 0.01 ? 3 : 4;
-  const text =
-    size >= 1000 ? thousands(Math.round(size)) : size >= 0.0001 ? size.toFixed(digits) : size.toExponential(0);
-  return (value < 0 ? "−" : "") + text;
+  return (value < 0 ? "−" : "") + (Number.isFinite(value) ? written(size) : "∞");
+}
+
+function written(size: number): string {
+  if (size >= 999999.5 || size < 0.00005) return size.toExponential(1);
+  if (size >= 999.5) return thousands(Math.round(size));
+  return size.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.00095 ? 3 : 4);
 }
 
 /** A weight between 0 and 1: two places, more for small ones, so that what is not nothing does not read as nothing. */

@@ -57,6 +57,7 @@ export interface TextStyle {
   colour: string;
   anchor?: "start" | "middle" | "end";
   weight?: number;
+  italic?: boolean;
   rtl?: boolean;
   mono?: boolean;
 }

@@ -6,8 +6,8 @@ export const SANS =
   'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, "Noto Sans CJK SC", sans-serif';
 export const MONO = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", "Liberation Mono", monospace';
 
-export function font(style: Pick<TextStyle, "size" | "weight" | "mono">): string {
-  return `${style.weight ?? 400} ${style.size ?? 13}px ${style.mono ? MONO : SANS}`;
+export function font(style: Pick<TextStyle, "size" | "weight" | "mono" | "italic">): string {
+  return `${style.italic ? "italic " : ""}${style.weight ?? 400} ${style.size ?? 13}px ${style.mono ? MONO : SANS}`;
 }
 
 /** How far along a curve's way its handles stand: it leaves and arrives level. */
@@ -106,6 +106,7 @@ export class SvgPicture implements Picture {
       `x="${n(x)}" y="${n(y)}" fill="${escape(style.colour)}" font-size="${n(style.size ?? 13)}"`,
       anchor === "start" ? "" : ` text-anchor="${anchor}"`,
       style.weight ? ` font-weight="${style.weight}"` : "",
+      style.italic ? ' font-style="italic"' : "",
       style.mono ? ` font-family="${escape(MONO)}"` : "",
       style.rtl ? ' direction="rtl"' : "",
     ];

@@ -2,6 +2,7 @@
 
 import type { Header, State } from "./contract";
 import { makeControls, sentenceCase, stepLayer, type Controls } from "./controls";
+import { rehearse } from "./curve_raster";
 import { button, el, fill, labelledSelect } from "./dom";
 import { copyState, savePng, saveSvg } from "./export";
 import { makeHeadView } from "./head_view";
@@ -75,7 +76,10 @@ export class Shell {
     this.update(given.store.state, new Set(["mode"]));
     // The head view is made while nothing else happens, so that the first click on a head finds it there.
     if (this.tabs.has("heads")) {
-      const timer = setTimeout(() => this.room("heads"), 300);
+      const timer = setTimeout(() => {
+        this.room("heads");
+        rehearse();
+      }, 300);
       this.leave.push(() => clearTimeout(timer));
     }
   }
@@ -88,13 +92,11 @@ export class Shell {
   }
 
   private heading(header: Header): HTMLElement {
-    const models = header.panels
-      .map((panel) => panel.model)
-      .filter((name, place, all) => name && all.indexOf(name) === place);
+    const models = new Map(header.panels.map(({ name, model }) => [name || model, model]));
     const { store } = this.context;
     const shown = () => {
       const room = this.rooms.get(store.state.mode);
-      const names = header.panels.length > 1 ? header.panels.map((panel) => panel.name) : [];
+      const names = header.panels.map((panel) => panel.name);
       return { title: header.title, names, parts: room?.parts ?? [], status: this.sentence, dark: this.context.dark() };
     };
     const said = (done: Promise<string>) =>
@@ -103,8 +105,8 @@ export class Shell {
         .then((text) => (this.status.textContent = text));
     return el("header", { class: "heading" }, [
       el("div", { class: "titles" }, [
-        el("h1", { class: header.title.length > 60 ? "long" : null }, header.title),
-        models.length ? el("p", { class: "about" }, models.join(" · ")) : null,
+        el("h1", { class: header.title.length > 60 ? "long" : null, title: wholeText(header), dir: "auto" }, header.title),
+        el("p", { class: "about", title: [...models.values()].join("\n") }, [...models.keys()].join(" · ")),
       ]),
       el("div", { class: "tools", role: "group", "aria-label": "Colours and saving" }, [
         this.theme.element,
@@ -203,6 +205,12 @@ export class Shell {
     event.preventDefault();
     event.stopPropagation();
   };
+}
+
+/** The text that is looked at, put together from its tokens. */
+function wholeText({ panels: [first] }: Header): string {
+  const lists = Object.values(first?.tokens ?? {});
+  return lists.map(({ text, space }) => text.map((token, i) => (space[i] === "1" ? ` ${token}` : token)).join("")).join("\n");
 }
 
 function notes(header: Header): HTMLElement {

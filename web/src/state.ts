@@ -131,6 +131,9 @@ export function fit(state: State, header: Header): State {
   if (!weightings.has(fitted.weighting)) fitted.weighting = [...weightings][0] ?? "attention";
   const layers = layerNumbers(header, fitted.block);
   if (!layers.includes(fitted.layer)) fitted.layer = layers[0] ?? 0;
+  // The neuron view goes to the nearest layer whose vectors are there.
+  const stored = blocks.flatMap((block) => block.vectors?.layers ?? []);
+  if (fitted.mode === "neurons" && stored.length) fitted.layer = nearest(stored, fitted.layer);
   const heads = headCount(header, fitted.block, fitted.layer);
   fitted.heads = [...new Set(fitted.heads)].filter((head) => head < heads).sort((a, b) => a - b);
   if (fitted.head >= heads) fitted.head = 0;
@@ -149,6 +152,11 @@ export function fit(state: State, header: Header): State {
   if (fitted.from !== null && fitted.from >= segments("queries")) fitted.from = null;
   if (fitted.to !== null && fitted.to >= segments("keys")) fitted.to = null;
   return fitted;
+}
+
+/** The number of a list that is nearest; of two, the first. */
+function nearest(numbers: number[], wanted: number): number {
+  return numbers.reduce((best, other) => (Math.abs(other - wanted) < Math.abs(best - wanted) ? other : best));
 }
 
 export class StateStore implements Store {

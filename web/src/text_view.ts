@@ -7,12 +7,13 @@ import { button, el, fill, labelledSelect, markPainted } from "./dom";
 import { visible } from "./head_lines";
 import { drawLaidText, drawSelect } from "./laid_text";
 import { quoted } from "./neuron_scene";
+import { number } from "./numbers";
 import type { Context, MakeView, Picture, ViewPart } from "./part";
 import { shifted } from "./picture";
 import { Lens, readMap, readTrack } from "./text_data";
 import { TextFlow } from "./text_flow";
 import { TokenGrid, type GridPlace } from "./token_grid";
-import { colourTable, short, tablePlace, valueColour, valueScale, type ValueScale } from "./value_colours";
+import { colourTable, mapScale, tablePlace, valueColour, valueScale, type ValueScale } from "./value_colours";
 
 const PROBABILITY: ValueScale = { low: 0, high: 1, signed: false, beyond: null };
 
@@ -26,11 +27,12 @@ class Caption {
 
   show(about: string, scale: ValueScale, unit: string, dark: boolean): void {
     this.scale = scale;
-    this.about.textContent = about;
+    const beyond = scale.beyond === null ? "" : ` Colours stop at ${number(scale.high)}; the largest is ${number(scale.beyond)}.`;
+    this.about.textContent = about + beyond;
     const colours = this.stops(9, dark);
     this.ramp.style.background = `linear-gradient(to right, ${colours.join(", ")})`;
-    this.numbers[0].textContent = short(scale.low);
-    this.numbers[2].textContent = short(scale.high);
+    this.numbers[0].textContent = number(scale.low);
+    this.numbers[2].textContent = number(scale.high);
     this.numbers[1].textContent = unit;
   }
 
@@ -216,7 +218,7 @@ class TextView implements ViewPart {
     if (!map || !text) return;
     const dark = this.context.dark();
     const { about, rows, signed, unit } = text.maps[this.mapName];
-    const scale = valueScale(map, signed);
+    const scale = mapScale(map, signed);
     const table = colourTable(signed, dark);
     this.maps.set(this.mapName, names(text.maps));
     this.mapCaption.show(about, scale, unit, dark);
@@ -262,7 +264,7 @@ class TextView implements ViewPart {
     const track = this.text?.tracks[this.trackName];
     if (!track || !this.values) return this.token(token);
     const value = this.values[token];
-    const said = Number.isNaN(value) ? "no value" : `${short(value)}${track.unit ? ` ${track.unit}` : ""}`;
+    const said = Number.isNaN(value) ? "no value" : `${number(value)}${track.unit ? ` ${track.unit}` : ""}`;
     return `${this.token(token)}: ${this.trackName.replaceAll("_", " ")} ${said}`;
   }
 
@@ -281,7 +283,7 @@ class TextView implements ViewPart {
     if (place.row < 0) this.context.announce(`${this.describeToken(place.token)}.`);
     else {
       const value = this.map[place.row * this.tokens.text.length + place.token];
-      const said = Number.isNaN(value) ? "no value" : `${short(value)}${unit ? ` ${unit}` : ""}`;
+      const said = Number.isNaN(value) ? "no value" : `${number(value)}${unit ? ` ${unit}` : ""}`;
       this.context.announce(`${rows[place.row]}, ${this.token(place.token)}: ${this.mapName.replaceAll("_", " ")} ${said}.`);
     }
   }
@@ -295,17 +297,17 @@ class TextView implements ViewPart {
       return;
     }
     const found = this.lens.all(place.row, place.token);
-    const written = found.map(({ word, probability }) => ({ word: visible(word), number: short(probability) }));
+    const written = found.map(({ word, probability }) => ({ word: visible(word), share: number(probability) }));
     const next = this.tokens.text[place.token + 1];
     const follows = next === undefined ? "" : ` What follows is “\u2068${visible(next)}\u2069”.`;
     const title = `${rows[place.row]}, after ${this.token(place.token)}`;
-    const list = written.map(({ word, number }) => `“\u2068${word}\u2069” ${number}`).join(", ");
+    const list = written.map(({ word, share }) => `“\u2068${word}\u2069” ${share}`).join(", ");
     this.context.announce(`${title}: ${list}.${follows}`);
     const isTrue = (rank: number) => this.lens?.comesTrue(found[rank].word, place.token) === true;
     fill(this.tip, [
       el("b", {}, title),
-      el("dl", {}, written.flatMap(({ word, number }, rank) => [
-        el("dt", { dir: "auto", class: isTrue(rank) ? "true" : null }, word), el("dd", {}, number),
+      el("dl", {}, written.flatMap(({ word, share }, rank) => [
+        el("dt", { dir: "auto", class: isTrue(rank) ? "true" : null }, word), el("dd", {}, share),
       ])),
     ]);
     this.placeTip(box);

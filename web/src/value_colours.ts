@@ -71,6 +71,21 @@ export function magnitude(values: Float32Array, share: number): { limit: number;
   return { limit: largest, largest };
 }
 
+/** Scale of a map. Where a few cells are so large that the others would all look alike, the colours end before them. */
+export function mapScale(values: Float32Array, signed: boolean): ValueScale {
+  const whole = valueScale(values, signed);
+  const sizes = values.map((value) => Math.abs(value)).filter((size) => Number.isFinite(size)).sort();
+  const most = sizes[sizes.length - 1] ?? 0;
+  const at = (share: number): number => sizes[Math.ceil(share * sizes.length) - 1] ?? 0;
+  const share = [1, 0.98, 0.95, 0.9].find((candidate) => at(0.5) >= FLAT * at(candidate)) ?? 0.9;
+  const limit = at(share);
+  if (!(limit > 0) || limit >= most) return whole;
+  return { ...whole, low: Math.max(whole.low, -limit), high: Math.min(whole.high, limit), beyond: most };
+}
+
+/** A map is flat where half of its cells lie below this share of the full colour. */
+const FLAT = 0.05;
+
 /** Symmetric scale of signed values; a few outliers (1 − share) may lie beyond it, and then it says how far. */
 export function signedScale(values: Float32Array, share: number): ValueScale {
   const { limit, largest } = magnitude(values, share);
@@ -88,16 +103,4 @@ export function valueScale(values: Float32Array, signed: boolean): ValueScale {
     high = Math.max(high, value);
   }
   return { low, high, signed: false, beyond: null };
-}
-
-/** A number in a few characters, with a real minus sign: 3 significant digits, no exponent between 0.001 and 99,999. */
-export function short(value: number): string {
-  if (Number.isNaN(value)) return "–";
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  let text: string;
-  if (!Number.isFinite(value)) text = "∞";
-  else if (size >= 99999.5 || size < 0.0005) text = size.toExponential(1);
-  else text = size.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : 3);
-  return (value < 0 ? "−" : "") + text;
 }

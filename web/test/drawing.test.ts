@@ -156,7 +156,7 @@ test("colours of heads differ, in light and dark", () => {
 test("numbers read as what they are", () => {
   assert.deepEqual([0, -0.474, 12.34, 0.0123, 123.4, 12345, NaN].map(number), [
     "0",
-    "−0.47",
+    "−0.474",
     "12.3",
     "0.012",
     "123",

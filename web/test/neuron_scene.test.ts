@@ -43,6 +43,8 @@ test("the query is the chosen token, a chosen word's first token, or the last th
   assert.equal(queryPlace(state({ left: [2, 1] }), tokens), 2);
   assert.equal(queryPlace(state({ left: [2], unit: "words" }), tokens), 4);
   assert.equal(queryPlace(state({ left: [99] }), tokens), 4);
+  const dotted = { ...tokens, text: tokens.text.map((text, place) => (place === 4 ? "." : text)) };
+  assert.equal(queryPlace(state(), dotted), 3, "marks are passed over");
 });
 
 test("vectors come from the right head and tokens, and a causal query sees no key after itself", () => {

@@ -112,6 +112,14 @@ test("the address holds what differs, and gives it back", () => {
   assert.deepEqual(new StateStore(given, fromHash(hash)).state, store.state);
 });
 
+test("the neuron view opens at the nearest layer that has vectors", () => {
+  const given = header([block({ vectors: { layers: [1, 5], width: 4, scale: 1 } })]);
+  const store = new StateStore(given);
+  store.set({ mode: "neurons" });
+  assert.equal(store.state.layer, 1);
+  assert.equal(new StateStore(given, { mode: "neurons", layer: 5 }).state.layer, 5);
+});
+
 test("how much is drawn follows what is shown, until it is chosen", () => {
   const store = new StateStore(header());
   assert.equal(store.state.mass, 0.5); // of four heads at once, the strong half

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { diverging, heat, type Rgb } from "../src/colour";
+import { number } from "../src/numbers";
 import {
-  colourTable, inkOn, magnitude, position, short, signedScale, tablePlace, valueColour, valueScale,
+  colourTable, inkOn, magnitude, mapScale, position, signedScale, tablePlace, valueColour, valueScale,
 } from "../src/value_colours";
 
 function luminance(colour: Rgb): number {
@@ -67,7 +68,18 @@ test("magnitude leaves outliers beyond the limit and says how large they are", (
   assert.deepEqual(magnitude(values(NaN), 0.99), { limit: 0, largest: 0 });
 });
 
+test("the colours of a map end before a few huge cells, and say so", () => {
+  const even = values(...Array.from({ length: 100 }, (_, i) => i + 1));
+  assert.deepEqual(mapScale(even, false), { low: 0, high: 100, signed: false, beyond: null });
+  // One token of twenty is huge in most layers: more than two cells in a hundred.
+  const huge = values(...Array.from({ length: 100 }, (_, i) => (i % 20 ? 50 + i : 20000 + i)));
+  assert.deepEqual(mapScale(huge, false), { low: 0, high: 149, signed: false, beyond: 20080 });
+  assert.equal(mapScale(values(...huge.map((value, i) => (i % 2 ? value : -value))), true).low, -149);
+  assert.deepEqual(mapScale(values(NaN), false), { low: 0, high: 0, signed: false, beyond: null });
+});
+
 test("numbers are short and keep their sign", () => {
-  const shown = [0, 0.00012, 0.0342, 0.5, 1, 9.999, -12.345, 123.4, 123456, NaN, -Infinity].map(short);
-  assert.deepEqual(shown, ["0", "1.2e-4", "0.034", "0.500", "1.00", "10.0", "−12.3", "123", "1.2e+5", "–", "−∞"]);
+  const given = [0, 0.000012, 0.00012, 0.0342, 0.5, 1, 9.999, -12.345, 123.4, 22711.6, 1234567, NaN, -Infinity];
+  const wanted = ["0", "1.2e-5", "0.0001", "0.034", "0.500", "1.00", "10.0", "−12.3", "123", "22,712", "1.2e+6", "–", "−∞"];
+  assert.deepEqual(given.map(number), wanted);
 });

@@ -109,6 +109,13 @@ def test_the_state_is_completed_like_the_pages():
     assert (state["mass"], state["unit"], state["average"], state["left"]) == (0.95, "tokens", "none", [])
     assert full_state(view.with_state(layer=7, heads=[2, 0]).header)["heads"] == [0, 2]
     assert full_state(text_view(WORDS).header)["mode"] == "text"
+    for given, mass in (
+        ({"heads": [0, 1, 2, 3]}, 0.5),
+        ({"heads": [0, 1, 2, 3], "left": [1]}, 0.95),
+        ({"heads": [0, 1, 2, 3], "average": "heads"}, 0.95),
+        ({"heads": [0, 1, 2, 3], "mass": 0.7}, 0.7),
+    ):
+        assert full_state({**view.header, "state": given})["mass"] == mass  # as usualMass of the page
 
 
 def test_views_draw_themselves():

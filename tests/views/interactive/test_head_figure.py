@@ -36,14 +36,13 @@ def test_a_line_for_every_weight_that_the_cut_keeps():
     figure = draw(view)
     weights = weights_of(codes[1])
     assert len(curves(figure)) == 3
-    power = 0.75 + 0.35 * (2 / 6)
+    power = 0.75 + 0.6 * (2 / 6)
     for head, drawn in enumerate(curves(figure)):
         expected = [
             (query, key, 0.92 * weights[head][query][key] ** power)
             for query in range(7)
             for key in sorted(kept(weights[head][query], 0.8))
         ]
-        expected = [each for each in expected if each[2] >= 0.012]
         assert len(drawn.get_paths()) == len(expected)
         assert {to_hex(colour) for colour in drawn.get_edgecolors()} == {head_colour(head, 3)}
         np.testing.assert_allclose(drawn.get_edgecolors()[:, 3], [alpha for *_, alpha in expected], rtol=1e-4)

@@ -14,6 +14,7 @@ from pellucid import __version__
 from pellucid.errors import PellucidError
 from pellucid.views import View, compare_view, head_view, model_view, neuron_view, text_view
 from pellucid.views.interactive import page, widget
+from pellucid.views.interactive.view import shown_text
 from tests.views.interactive.decoding import STAND_IN, TEXT, model
 from tests.views.interactive.test_tokens import opened, single_bytes
 
@@ -164,7 +165,7 @@ def test_figures_are_drawn_late(view, tmp_path, monkeypatch):
 
     drawn = []
     module = ModuleType("pellucid.views.interactive.figures")
-    module.draw = lambda each: drawn.append(each) or new_figure(2, 1)
+    module.draw = lambda each, width=None: drawn.append(each) or new_figure(2, 1)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
         assert view.save(tmp_path / f"x.{kind}").read_bytes().startswith(start)
@@ -203,3 +204,13 @@ def test_the_widget_answers_the_page(view):
     assert "query 99" in sent[3][0]["message"]
     assert "application/vnd.jupyter.widget-view+json" in str(view._repr_mimebundle_())
     widget._widget_class.cache_clear()
+
+
+def test_a_view_is_titled_with_its_text_on_one_line():
+    assert shown_text("A  short\ntext.") == "“A short text.”"
+    assert shown_text("One.", None, "Two.") == "“One.” · “Two.”"
+    cut = shown_text("word " * 40)
+    assert cut == "“" + " ".join(["word"] * 18) + "…”"
+    assert shown_text("x" * 200) == "“" + "x" * 90 + "…”"
+    made = head_view(opened(single_bytes(), "gpt2"), "ab cd")
+    assert made.header["title"] == "“ab cd”"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pellucid.views.interactive.reading import read
-from pellucid.views.interactive.view import View, make, shown_name
+from pellucid.views.interactive.view import View, make, shown_text
 from pellucid.views.interactive.weights import check_quality
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _view(model: Model, text: str, mode: str, options: _Options) -> View:
         mode = "heads"  # the notes say why
     return make(
         "attention",
-        shown_name(model) if options.title is None else options.title,
+        shown_text(text, options.pair, options.target) if options.title is None else options.title,
         [built.panel],
         built.chunks,
         notes=notes,

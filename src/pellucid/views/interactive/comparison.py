@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.views.interactive.attention import LATER
 from pellucid.views.interactive.reading import read
-from pellucid.views.interactive.view import View, make, shown_name
+from pellucid.views.interactive.view import View, make, shown_name, shown_text
 from pellucid.views.interactive.weights import check_quality
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def compare_view(
         first["colour"] = DIFFERENCE
     return make(
         "compare",
-        f"{shown_name(left)} and {shown_name(right)}" if title is None else title,
+        shown_text(text, pair, target) if title is None else title,
         [each.panel for each in built],
         {**built[0].chunks, **built[1].chunks},
         notes=list(dict.fromkeys([*reasons, *([LATER] if one.large or other.large else []), *notes])),

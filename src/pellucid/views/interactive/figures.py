@@ -31,7 +31,6 @@ _PLAIN: dict[str, Any] = {
     "unit": "tokens",
     "hideSpecial": False,
     "hideSinks": False,
-    "mass": 0.95,
     "from": None,
     "to": None,
     "left": [],
@@ -128,6 +127,8 @@ def full_state(header: Mapping[str, Any]) -> dict[str, Any]:
     counts = [block["heads"][block["layers"].index(layer)] for block in mine if layer in block["layers"]]
     state.setdefault("heads", list(range(max(counts, default=0))))
     state["heads"] = sorted(set(state["heads"]))
+    many = state["average"] == "none" and len(state["heads"]) > 3
+    state.setdefault("mass", 0.5 if many and not state["left"] and not state["right"] else 0.95)
     return state
 
 

@@ -19,7 +19,7 @@ WIDTH = 4.8
 MOST = 60
 """Tokens of a column that are readable on a page."""
 
-_FAINTEST = 0.012  # fainter lines than this cannot be seen
+_FAINTEST = 0.012  # fainter lines than this cannot be seen: what is kept is drawn no fainter
 _NAMED = 5
 _LEGEND = 6.8
 _GAP = 0.06
@@ -154,7 +154,7 @@ class HeadPicture:
 
     def _draw_lines(self, sheet: Sheet, x: float, y: float) -> None:
         pinned = bool(self.shown.left or self.shown.right)
-        power = 0.65 if pinned else 0.75 + 0.35 * min(1.0, (len(self.colours) - 1) / 6)
+        power = 0.65 if pinned else 0.75 + 0.6 * min(1.0, (len(self.colours) - 1) / 6)
         count = len(self.colours)
         for at, colour in enumerate(self.colours):
             apart = (at - (count - 1) / 2) * min(0.014, 0.09 / count)  # heads that share a row stand a little apart
@@ -162,9 +162,9 @@ class HeadPicture:
             alphas: list[float] = []
             for query, weights in self._drawn(at):
                 for key in range(self.first["keys"], self.end["keys"]):
-                    alpha = 0.92 * min(1.0, float(weights[key])) ** power
-                    if alpha < _FAINTEST:
+                    if not weights[key]:
                         continue
+                    alpha = max(_FAINTEST, 0.92 * min(1.0, float(weights[key])) ** power)
                     one, other = y + self._y("queries", query) + apart, y + self._y("keys", key) + apart
                     ends.append((x + self.lines, one, x + self.ends, other))
                     alphas.append(alpha)

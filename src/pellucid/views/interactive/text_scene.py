@@ -13,7 +13,7 @@ from pellucid.errors import ModelError, SiteError
 from pellucid.views.interactive import lens as lenses
 from pellucid.views.interactive.payload import Chunk, numbers
 from pellucid.views.interactive.reading import Reading, read
-from pellucid.views.interactive.view import View, make, shown_name
+from pellucid.views.interactive.view import View, make, shown_name, shown_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +59,7 @@ def text_view(
         first["track"] = next(iter(scene.tracks))
     return make(
         "text",
-        shown_name(model) if title is None else title,
+        shown_text(text) if title is None else title,
         [panel],
         scene.chunks,
         notes=[*(note for note in reading.notes if "decoder" not in note), *scene.notes],

@@ -149,6 +149,21 @@ def shown_name(model: Model) -> str:
     return "/".join(parts[-2:]) if Path(model.name).is_absolute() else model.name
 
 
+def shown_text(text: str, *others: str | None) -> str:
+    """A text as the title of its view: one line in quotation marks, cut to about 90 characters; so for several."""
+    texts = [text, *(other for other in others if other is not None)]
+    return " · ".join(f"“{_cut(each, 90 // len(texts))}”" for each in texts)
+
+
+def _cut(text: str, most: int) -> str:
+    """A text on one line, and of a long one its beginning up to the end of a word."""
+    line = " ".join(text.split())
+    if len(line) <= most:
+        return line
+    start, _, _ = line[: most + 1].rpartition(" ")
+    return (start if len(start) > most // 2 else line[:most]) + "…"
+
+
 def make(
     kind: str,
     title: str,
