@@ -73,7 +73,7 @@ def encoder(length: int = 512) -> Model:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    known = BertModel.from_pretrained(minilm(), add_pooling_layer=False).state_dict()
+    known: dict[str, Any] = dict(Model.load(minilm()).hf.state_dict())
     name = "embeddings.position_embeddings.weight"
     rows: Any = torch.nn.functional.interpolate(known[name].T[None], size=length, mode="linear", align_corners=True)
     known[name] = rows[0].T.contiguous()
