@@ -21,7 +21,7 @@ def stand_in(tmp_path_factory, monkeypatch):
 
 
 def header(path) -> dict:
-    return json.loads(re.search(r'data-header>(.*?)</script>', path.read_text(encoding="utf-8"), re.S)[1])
+    return json.loads(re.search(r"data-header>(.*?)</script>", path.read_text(encoding="utf-8"), re.S)[1])
 
 
 @pytest.mark.parametrize(
