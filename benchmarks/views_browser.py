@@ -87,16 +87,16 @@ def answered(page: Page, name: str, act: Callable[[], object]) -> float:
 
 
 def settled(page: Page, *, quiet: float = 1.5) -> tuple[float, int]:
-    """When a page last changed its picture (seconds after it was asked for), and how many marks it then holds.
+    """When any page's picture stood still (seconds after it was asked for), and how many parts it then had.
 
-    Any page: the time is that of the last frame in which elements were added or a canvas was there for the first time.
+    That is the first frame after the one that showed its last parts: a page that is still busy drawing gives no frame.
     """
-    count = "document.querySelectorAll('svg *, canvas, table td, img').length"
-    last, seen, start = 0.0, -1, time.monotonic()
+    parts = "document.querySelectorAll('svg *, canvas, table td, img').length"
+    last, seen, start = None, 0, time.monotonic()
     while time.monotonic() - start < PATIENCE:
-        now, found = page.evaluate(f"new Promise(go => requestAnimationFrame(() => go([performance.now(), {count}])))")
-        if found != seen:
-            last, seen = now / 1000, found
-        elif now / 1000 - last > (quiet if seen > 0 else 20):
+        now, found = page.evaluate(f"new Promise(go => requestAnimationFrame(() => go([performance.now(), {parts}])))")
+        if found != seen or last is None:
+            last, seen = (now / 1000 if found == seen else None), found
+        elif now / 1000 - last > (quiet if seen else 20):
             break
-    return last, max(0, seen)
+    return last or time.monotonic() - start, seen

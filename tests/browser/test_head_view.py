@@ -273,3 +273,17 @@ def test_long_texts_have_few_rows(show):
     row = patterns(model, text)[0, 0, count - 2]
     assert abs(page.named()[0][1] - row.max()) <= STEP
     assert page.marks("scroll") >= 1
+
+
+def test_a_token_pointed_at_is_forgotten_when_the_view_goes_away(show, view):
+    page = show(view)
+    page.ready()
+    page.token("left", 7).hover()
+    page.says("looks at")
+    page.set(mode="model")
+    page.page.locator(".panel canvas").first.wait_for()
+    page.away()
+    page.set(mode="heads", layer=3)
+    page.ready()
+    page.says("Layer 3, 12 heads", "17 in view")
+    assert "looks at" not in page.status

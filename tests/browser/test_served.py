@@ -79,3 +79,15 @@ def test_a_server_that_does_not_answer_is_told(show, monkeypatch):
         page.says("Layer 2, ")
         page.problems.clear()  # the browser itself reports the connections that failed
         page.close()
+
+
+def test_a_closed_server_answers_nobody(show, monkeypatch):
+    monkeypatch.setattr(scene, "LARGEST", 10)
+    with head_view(minilm(), TEXT).serve() as server:
+        page = show(server.url)
+        page.ready()
+    page.page.locator(".stage").focus()
+    page.page.keyboard.press("ArrowRight")
+    page.page.locator(".absent:visible").wait_for()
+    page.problems.clear()  # the browser itself reports the connections that failed
+    page.close()

@@ -105,6 +105,7 @@ class HeadView implements ViewPart {
     if (changed.has("layer") && !changed.has("mode")) this.waiting.add("layer");
     else if (changed.has("mode") || changed.has("heads")) this.waiting.add("head");
     if (changed.has("unit") || changed.has("block")) this.own = { left: [], right: [] };
+    if (changed.has("mode")) this.hovered = null; // a token that was pointed at when the view went away never said goodbye
     if (lightly && this.scene) {
       if (changed.has("mass")) this.scene.cut(state);
       this.schedule();

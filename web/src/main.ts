@@ -49,7 +49,7 @@ export function openEmbedded(page: Document = document): void {
   const places = [...page.querySelectorAll<HTMLElement>("[data-pellucid]")];
   const [only] = places;
   if (places.length === 1 && only?.id === "pellucid") {
-    (window as unknown as { pellucid: Handle }).pellucid = openWhole(only, page);
+    (window as unknown as { pellucid: Handle }).pellucid = openWhole(only, sourceOf(only, page));
     return;
   }
   // In a page with other content a view is made when the reader comes near it.
@@ -73,9 +73,8 @@ function sourceOf(place: HTMLElement, page: Document): EmbeddedSource {
 }
 
 /** A page that is one view: its address keeps the state. */
-function openWhole(element: HTMLElement, page: Document): Handle {
+function openWhole(element: HTMLElement, source: Source): Handle {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const source = sourceOf(element, page);
   const handle = mount(element, source, { state: fromHash(location.hash), changed: remember });
   window.addEventListener("hashchange", () =>
     handle.setState({ ...defaults(source.header), ...fromHash(location.hash) }),
@@ -95,9 +94,9 @@ function openWhole(element: HTMLElement, page: Document): Handle {
   }
 }
 
-/** Shows what a server offers under an address. */
-export async function openHttp(element: HTMLElement, base: string, options: Options = {}): Promise<Handle> {
-  return mount(element, await HttpSource.open(base), options);
+/** Shows what a server offers under an address, as the whole of a page. */
+export async function openHttp(element: HTMLElement, base: string): Promise<Handle> {
+  return openWhole(element, await HttpSource.open(base));
 }
 
 /** Shows a notebook's widget; its state follows the kernel's, and the kernel's follows it. */

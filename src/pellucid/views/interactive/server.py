@@ -88,7 +88,7 @@ def answer(view: View, path: str) -> tuple[str, bytes]:
 
 def _handler(view: View) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+        protocol_version = "HTTP/1.0"  # no connection outlives its answer, nor the server
 
         def do_GET(self) -> None:
             host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
