@@ -89,5 +89,5 @@ def test_a_closed_server_answers_nobody(show, monkeypatch):
     page.page.locator(".stage").focus()
     page.page.keyboard.press("ArrowRight")
     page.page.locator(".absent:visible").wait_for()
-    page.problems.clear()  # the browser itself reports the connections that failed
     page.close()
+    page.problems.clear()  # the browser itself reports the connections that failed

@@ -232,7 +232,7 @@ export class LoadedHeads implements Heads {
   bytes(name: string): Promise<Uint8Array> {
     let found = this.small.get(name);
     if (!found) {
-      found = stored(this.source, name).then((chunk) => this.decoder.decode(chunk));
+      found = stored(this.source, name).then((chunk) => decode(chunk)); // sooner done than a worker starts
       found.catch(() => this.small.delete(name));
       this.small.set(name, found);
     }

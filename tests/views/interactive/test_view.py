@@ -42,10 +42,16 @@ def test_the_page_holds_header_chunks_and_script(view, tmp_path):
     assert (header["format"], header["kind"], header["pellucid"]) == (1, "attention", __version__)
     assert chunks == {name: chunk.stored for name, chunk in view.payload.chunks.items()}
     assert set(header["chunks"]) == set(chunks)
-    [script] = re.findall(rb'id="pellucid-bundle">([^<]+)<', content)
-    assert base64.b64decode(script) == STAND_IN
+    [script] = re.findall(rb'id="pellucid-bundle">(.*?)</script>', content, re.S)
+    assert script == STAND_IN
     assert b'<main id="pellucid" data-pellucid>' in content
     assert list(tmp_path.glob("*.part")) == []
+
+
+def test_a_script_cannot_end_its_own_tag(view, monkeypatch):
+    monkeypatch.setattr(page, "bundle", lambda: b'const a = "</script><!--<SCRIPT>", b = 1 < 2;')
+    held = page.starter().split(">", 1)[1].split("</script>")[0]
+    assert held == r'const a = "\x3c/script>\x3c!--\x3cSCRIPT>", b = 1 < 2;'
 
 
 def test_what_is_needed_first_stands_first(view):
