@@ -39,6 +39,23 @@ def test_tracks_are_activations_and_surprise():
     assert view.header["panels"][0]["blocks"] == []
 
 
+def test_tracks_of_ones_own():
+    opened = model("gpt2")
+    count = opened.tokenize(TEXT).ids.shape[1]
+    mine = np.linspace(-1, 2, count)
+    view = text_view(opened, TEXT, tracks={"attribution": mine, "length": range(count)}, neurons=["neurons.1:17"])
+    found = tracks(view)
+    assert list(found) == ["attribution", "length", "neurons.1:17", "surprise"]
+    assert np.allclose(found["attribution"], mine)
+    assert [text_data(view)["tracks"][name]["signed"] for name in ("attribution", "length")] == [True, False]
+    assert view.state["track"] == "attribution"
+    with pytest.raises(TextError, match=f"'attribution' has the shape \\[3\\], and the text has {count} tokens"):
+        text_view(opened, TEXT, tracks={"attribution": [1, 2, 3]})
+    mine[4] = np.nan
+    with pytest.raises(TextError, match="not a number at token 4"):
+        text_view(opened, TEXT, tracks={"attribution": mine})
+
+
 def test_norms_of_the_stream_by_layer():
     for name, prefix in (("bert", ""), ("t5", "encoder.")):
         opened = model(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.errors import ModelError, SiteError
+from pellucid.errors import ModelError, SiteError, TextError
 from pellucid.views.interactive import lens as lenses
 from pellucid.views.interactive.payload import Chunk, numbers
 from pellucid.views.interactive.reading import Reading, read
@@ -31,6 +31,7 @@ def text_view(
     text: str,
     *,
     neurons: Sequence[str] = (),
+    tracks: Mapping[str, Sequence[float]] | None = None,
     surprise: bool | None = None,
     lens: bool | None = None,
     norms: bool = True,
@@ -39,12 +40,14 @@ def text_view(
 ) -> View:
     """A text with a colour per token: units such as `"neurons.3:17"`, surprise, norms by layer, and the logit lens.
 
+    `tracks` are numbers of your own by name, one for each token of `model.tokenize(text)`, such as an attribution.
     Surprise and lens are for causal language models; left alone, they are there where the model is one.
     """
     wanted = [_unit(model, name) for name in ([neurons] if isinstance(neurons, str) else neurons)]
     reading = read(model, text)
     scene = _Text(model, reading, wanted, surprise=surprise, lens=lens, norms=norms)
-    scene.run()
+    given = {str(name): _checked(str(name), row, reading.batch.ids.shape[1]) for name, row in (tracks or {}).items()}
+    scene.run(given)
     tokens = scene.side
     panel = {
         "name": shown_name(model),
@@ -67,6 +70,17 @@ def text_view(
         state=state,
         live=None,
     )
+
+
+def _checked(name: str, row: Sequence[float], tokens: int) -> NDArray[np.float32]:
+    """A track of the user's own: as many finite numbers as there are tokens."""
+    found = np.asarray(row, dtype=np.float32)
+    if found.shape != (tokens,):
+        raise TextError(f"The track {name!r} has the shape {list(found.shape)}, and the text has {tokens} tokens.")
+    if not np.isfinite(found).all():
+        place = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise TextError(f"The track {name!r} is not a number at token {place}; put 0 where there is nothing to show.")
+    return found
 
 
 @dataclass(frozen=True)
@@ -129,13 +143,13 @@ class _Text:
         self.chunks: dict[str, Chunk] = {}
         self.notes: list[str] = []
 
-    def run(self) -> None:
-        """Runs the model, and makes tracks, maps and lens of what it gives."""
+    def run(self, given: Mapping[str, NDArray[np.float32]]) -> None:
+        """Runs the model, and makes tracks, maps and lens of what it gives; tracks `given` come first."""
         stack = None if self.side == "text" else "encoder"
         streams = [site for site in self.model.sites if site.kind == "resid" and site.stack == stack]
         sites = [*(streams if self._norms or self._lens else ()), *(unit.site for unit in self.units)]
         ran = self.model.run(self.reading.batch, sites, reduce=_taken, logits=self._surprise or self._lens)
-        self._make_tracks(ran)
+        self._make_tracks(ran, given)
         if self._norms and streams:
             lengths = np.stack([ran[site].double().norm(dim=-1).numpy() for site in streams])
             self.maps[NORMS] = {"about": _NORMS, "rows": _rows(streams), "signed": False, "unit": ""}
@@ -154,10 +168,12 @@ class _Text:
         hf: Any = self.model.hf
         return self.model.causal and hf.get_output_embeddings() is not None
 
-    def _make_tracks(self, ran: Run) -> None:
+    def _make_tracks(self, ran: Run, given: Mapping[str, NDArray[np.float32]]) -> None:
         from pellucid.model.sites import MEANINGS
 
-        rows: list[NDArray[np.float32]] = []
+        rows = list(given.values())
+        for name, row in given.items():
+            self.tracks[name] = {"about": f"{name}: given with the view.", "signed": bool((row < 0).any()), "unit": ""}
         for unit in self.units:
             about = f"Unit {unit.number} of {unit.site}: {MEANINGS[unit.site.kind]}."
             self.tracks[unit.name] = {"about": about, "signed": True, "unit": ""}
