@@ -11,7 +11,7 @@ from importlib import import_module
 
 from benchmarks.report import cores
 
-NAMES = ("capture", "similarity", "sweep", "views")
+NAMES = ("capture", "learning", "similarity", "sweep", "views")
 # The C library's allocator gives freed memory back to the system, and the next pass pays for getting it again, page
 # by page: a cost that depends on sizes and order. With `--allocator kept` these settings make everyone keep memory.
 KEPT = {"MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_MMAP_MAX_": "0"}
@@ -24,9 +24,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--quick", action="store_true", help="the shortest inputs and few rounds")
-    parser.add_argument(
-        "--only", metavar="PART", help="one part of a benchmark that has them (sweep, similarity, views)"
-    )
+    parser.add_argument("--only", metavar="PART", help="one part of a benchmark that has them (all but capture)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=cores(), help="threads of torch (default: all cores)")
     parser.add_argument(

@@ -1,46 +1,15 @@
-"""The card of a language model: what it is, what it was made from and what it scores, as card.json and README.md."""
+"""The card of zoo:lm as a page: perplexities beside those of chance, and how it takes repetitions."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import platform
-from pathlib import Path
 from typing import Any
 
-import tokenizers
-import torch
-import transformers
-
-HASHED = ("model.safetensors", "tokenizer.json")
+from recipes import cards
 
 
-def machine(device: str) -> str:
-    """The processor that a model was trained on, in words."""
-    return torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} processor"
-
-
-def versions() -> dict[str, str]:
-    """The libraries that decide what a run gives."""
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__.partition("+")[0],
-        "transformers": transformers.__version__,
-        "tokenizers": tokenizers.__version__,
-    }
-
-
-def write(folder: Path, card: dict[str, Any]) -> None:
-    """Writes card.json, with the hashes of what lies in the folder, and README.md made from it."""
-    hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in HASHED}
-    full = {**card, "sha256": hashes}
-    (folder / "card.json").write_text(json.dumps(full, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(readme(full), encoding="utf-8")
-
-
-def readme(card: dict[str, Any]) -> str:
+def readme(card: cards.Facts) -> str:
     """The card as a page to read."""
-    scores, shape = card["scores"], card["architecture"]
+    scores = card["scores"]
     rows = [
         ("this model", scores["valid"], scores["test"]),
         ("guessing by frequency (unigram)", scores["unigram"]["valid"], scores["unigram"]["test"]),
@@ -49,53 +18,29 @@ def readme(card: dict[str, Any]) -> str:
     table = "\n".join(
         f"| {name} | " + " | ".join(_figures(split) for split in (valid, test)) + " |" for name, valid, test in rows
     )
-    again = scores["induction"]
-    hashes = "\n".join(f"- `{name}`: `{digest}`" for name, digest in card["sha256"].items())
-    settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in card["settings"].items())
-    made = ", ".join(f"{name} {number}" for name, number in card["versions"].items())
-    return f"""# zoo:{card["name"]}
-
-{card["summary"]}
-
-| | |
-|---|---|
-| architecture | {_shape(shape)} |
-| parameters | {card["parameters"]:,}, stored as float16 |
-| text | {card["data"]["name"]}: {card["data"]["words"]["train"]:,} words for training |
-| licence of the weights | {card["licence"]}, {card["licence_reason"]} |
-
-## Scores
-
-Perplexity, per token and per word (lower is better).
+    again, data = scores["induction"], card["data"]
+    return cards.page(
+        card,
+        facts={
+            "architecture": _shape(card["architecture"]),
+            "parameters": cards.parameters(card),
+            "text": f"{data['name']}: {data['words']['train']:,} words for training",
+            "licence of the weights": cards.licence(card),
+        },
+        scores=f"""Perplexity, per token and per word (lower is better).
 
 | | valid: per token | valid: per word | test: per token | test: per word |
 |---|---|---|---|---|
 {table}
 
-{card["data"]["counting"]}
+{data["counting"]}
 
 Random tokens said twice: {again["first"]:.2f} nats per token the first time, {again["second"]:.2f} the second (chance:
 {again["chance"]:.2f}). Head {again["head"]} of layer {again["layer"]} then puts {again["attention"]:.0%} of its
-attention on the token that came next the first time (both counted from 0).
-
-## Text
-
-{card["data"]["normalisation"]}
-
-{card["note"]}
-
-## How it was made
-
-`{card["recipe"]}`
-
-Settings: {settings}. Machine: {card["machine"]}; {made}.
-
-{card["selection"]}
-
-## Files
-
-{hashes}
-"""
+attention on the token that came next the first time (both counted from 0).""",
+        text=f"{data['normalisation']}\n\n{card['note']}",
+        made=card["selection"],
+    )
 
 
 def _shape(shape: dict[str, Any]) -> str:

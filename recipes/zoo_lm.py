@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import sys
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -23,7 +22,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import GPT2LMHeadModel
 
 from pellucid.errors import PellucidError
-from recipes import lm_card, wikitext
+from recipes import cards, lm_card, wikitext
+from recipes.finished import finished
 from recipes.lm_scores import Score, induction, repeated_tokens, score, unigram
 from recipes.lm_training import Settings, network, train
 
@@ -110,7 +110,8 @@ def make(data: Path, folder: Path, settings: Settings, *, device: str, command: 
     }
     facts = {"parameters": parameters, "recipe": command, "selection": selection, "scores": scores}
     tokens = {name: sum(len(article) - 1 for article in split) for name, split in ids.items()}
-    lm_card.write(folder, {**describe(settings, words, tokens), **facts, "machine": lm_card.machine(device)})
+    card = {**describe(settings, words, tokens), **facts, "machine": cards.machine(device)}
+    cards.write(folder, card, lm_card.readme)
     size = sum(item.stat().st_size for item in folder.iterdir())
     brief = {name: scores[name] for name in ("valid", "induction")}  # settings are compared by these: never by test
     print(json.dumps({"settings": asdict(settings), "parameters": parameters, "bytes": size, **brief}), flush=True)
@@ -143,7 +144,7 @@ def describe(settings: Settings, words: dict[str, int], tokens: dict[str, int]) 
         "note": _note(settings),
         "seed": settings.seed,
         "settings": asdict(settings),
-        "versions": lm_card.versions(),
+        "versions": cards.versions(),
     }
 
 
@@ -192,20 +193,11 @@ def main() -> None:
         if value != getattr(Settings(), name)
     ]
     command = " ".join(["python -m recipes.zoo_lm --data wikitext2 --out lm --device", given.device, *flags])
-    if given.out.exists() and not (given.out / "card.json").is_file():
-        sys.exit(f"{str(given.out)!r} exists and was not made by this recipe; choose another folder.")
-    partial = given.out.with_name(f"{given.out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
     try:
-        make(given.data, partial, chosen, device=given.device, command=command, selection=given.selection)
-        if given.out.exists():
-            shutil.rmtree(given.out)
-        partial.rename(given.out)
+        with finished(given.out) as folder:
+            make(given.data, folder, chosen, device=given.device, command=command, selection=given.selection)
     except PellucidError as error:
         sys.exit(str(error))
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 
 from pellucid import heads, neurons, overview, similarity
 from pellucid.heads.statistics import MEASURES, HeadStatistics
 from pellucid.results import Provenance, Result, Table
+from pellucid.train import learning_curves
 from tests.found_by_hand import with_twin
 from tests.heads import test_statistics as head_sweep
 from tests.neurons import test_contexts as unit_sweep
@@ -16,6 +20,7 @@ from tests.similarity import test_grid as pair_sweep
 from tests.similarity import test_heads as head_pair_sweep
 from tests.similarity import test_neurons as match_sweep
 from tests.similarity import test_training as training_sweep
+from tests.train import runs_by_hand as training_log
 
 
 def statistics_by_hand() -> Result:
@@ -57,6 +62,11 @@ def matches_by_hand() -> Result:
 
 def alike_heads_by_hand() -> Result:
     return similarity.head_patterns(head_pair_sweep.looked(with_twin(head_pair_sweep.MODEL)))
+
+
+def training_by_hand() -> Result:
+    with TemporaryDirectory() as folder:
+        return learning_curves(training_log.written(Path(folder) / "run", training_log.rows(6, frozen=True)))
 
 
 def many_heads(layers: int, count: int, *, causal: bool = True) -> HeadStatistics:

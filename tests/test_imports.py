@@ -20,8 +20,10 @@ ORDER = [
     ("collect",),
     ("families", "concordance", "reading"),
     ("overview", "heads", "neurons", "similarity"),
+    ("train",),
     ("views",),
     ("report",),
+    ("studies",),
     ("cli",),
 ]
 """The parts of the package, from the ground up; each imports only what stands below it."""
@@ -31,7 +33,8 @@ ALLOWED = {
     ("results", "overview"),
     ("results", "heads"),
     ("results", "neurons"),
-    ("results", "similarity"),  # the kinds of results are found where they are defined
+    ("results", "similarity"),
+    ("results", "train"),  # the kinds of results are found where they are defined
 }
 """Late imports upwards, each with its reason."""
 PARTS = [part for level in ORDER for part in level]

@@ -34,6 +34,10 @@ class CorpusError(PellucidError):
     """A corpus that cannot be read, or does not have what was asked of it."""
 
 
+class TrainError(PellucidError):
+    """A training that cannot be begun or gone on with as asked, or a run folder that cannot be read."""
+
+
 class OutOfMemory(PellucidError):
     """The machine or the accelerator ran out of memory during a pass."""
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from pellucid.errors import PellucidError
 
@@ -61,20 +62,36 @@ def write_file(path: Path, content: bytes, *, durable: bool = True, advice: str 
 
     `durable` waits until the disk has it; `advice` ends the message where it cannot be written.
     """
+    with whole_file(path, durable=durable, advice=advice) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: Path, *, durable: bool = True, advice: str = "Nothing changed.") -> Generator[BinaryIO]:
+    """A file to write into piece by piece, which takes the wanted name when the block ends well; as `write_file`."""
     if path.is_dir():
         raise PellucidError(f"{str(path)!r} is a folder; give the name of a file.")
     _check_parent(path)
     place = path.resolve()
     work = _beside(place)
     try:
-        _write_through(work, content, durable=durable)
-        work.replace(place)
-        if durable:
-            _sync_folder(place.parent)
+        with work.open("wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        move_file(work, place, durable=durable)
     except OSError as error:
         raise _not_written(path, error, advice) from error
     finally:
         work.unlink(missing_ok=True)
+
+
+def move_file(path: Path, place: Path, *, durable: bool = True) -> None:
+    """Renames a file within one disk; `durable` waits until the disk knows its new name."""
+    path.replace(place)
+    if durable:
+        _sync_folder(place.parent)
 
 
 def _check_parent(path: Path) -> None:

@@ -31,20 +31,24 @@ def test_the_list_shows_every_model(cli):
         "causal language model",
         f"{card.parameters:,}",
         f"{card.size / 1e6:.1f} MB",
-        f"{card.scores['test']['perplexity_per_token']:.1f} per token",
-        f"{card.scores['test']['perplexity_per_word']:.1f} per word",
+        f"perplexity per token {card.scores['test']['perplexity_per_token']:.1f}",
+        f"{card.scores['unigram']['test']['perplexity_per_token']:.1f}",
         "CC BY-SA 3.0",
     ):
         assert part in out
+    assert all(f"zoo:{each.name}" in out and str(each.main) in out for each in zoo.models())
 
 
 def test_the_list_as_json(cli):
     code, out, _ = cli("zoo", "--json")
     assert code == 0
     card = zoo.card("lm")
-    [row] = json.loads(out)["models"]
-    assert (row["name"], row["parameters"], row["size"]) == ("lm", card.parameters, card.size)
-    assert row["perplexity_per_word"] == card.scores["test"]["perplexity_per_word"]
+    rows = {row["name"]: row for row in json.loads(out)["models"]}
+    assert list(rows) == [each.name for each in zoo.models()]
+    assert (rows["lm"]["parameters"], rows["lm"]["size"]) == (card.parameters, card.size)
+    assert rows["lm"]["metric"] == "perplexity_per_token"
+    assert rows["lm"]["score"] == card.scores["test"]["perplexity_per_token"]
+    assert rows["lm"]["chance"] == card.scores["unigram"]["test"]["perplexity_per_token"]
 
 
 @pytest.mark.parametrize("name", ["lm", "zoo:lm"])
@@ -81,7 +85,8 @@ def test_a_damaged_file_is_one_sentence(cli, damaged, more):
 def test_an_unknown_name_is_one_sentence_that_lists_the_zoo(cli, words):
     code, out, err = cli(*words)
     assert (code, out) == (2, "")
-    assert err == "pellucid: There is no zoo model called 'nothing'; the zoo has lm.\n"
+    names = ", ".join(card.name for card in zoo.models())
+    assert err == f"pellucid: There is no zoo model called 'nothing'; the zoo has {names}.\n"
 
 
 def test_verify_without_a_name_is_refused(cli):

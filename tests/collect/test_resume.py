@@ -33,6 +33,10 @@ def run_sweep(folder: Path, corpus) -> None:
     sweep(reader("gpt2"), corpus, WANTED, folder=folder, **SMALL)
 
 
+def run_on_disk(folder: Path, corpus) -> None:
+    sweep(reader("gpt2"), corpus, WANTED, folder=folder, memory_limit=1000, **SMALL)
+
+
 def run_build(folder: Path, corpus) -> None:
     build_store(reader("gpt2"), corpus, folder, "resid.*", dtype="float32", **SMALL)
 
@@ -41,7 +45,7 @@ def visible(folder: Path) -> dict[str, bytes]:
     return {name: content for name, content in files_of(folder).items() if not name.endswith(".part")}
 
 
-@pytest.mark.parametrize("run", [run_sweep, run_build])
+@pytest.mark.parametrize("run", [run_sweep, run_on_disk, run_build])
 def test_a_kill_at_every_shard_costs_that_shard_alone(tmp_path, monkeypatch, unsynced, run):
     """Also a kill in every run: each resumed run does one more shard, and none twice."""
     corpus = stories(20)
@@ -69,7 +73,7 @@ def test_a_kill_at_every_shard_costs_that_shard_alone(tmp_path, monkeypatch, uns
     assert visible(tmp_path / "killed") == expected
 
 
-@pytest.mark.parametrize("run", [run_sweep, run_build])
+@pytest.mark.parametrize("run", [run_sweep, run_on_disk, run_build])
 @pytest.mark.parametrize("operation", ["open", "replace", "unlink"])
 def test_a_kill_before_any_file_operation_costs_nothing(tmp_path, monkeypatch, unsynced, run, operation):
     corpus = stories(7)
@@ -100,6 +104,28 @@ def test_a_kill_before_any_file_operation_costs_nothing(tmp_path, monkeypatch, u
             break
     assert at > (0 if operation == "unlink" and run is run_build else 2)
     assert visible(tmp_path / f"killed-{at}") == expected
+
+
+def test_a_sweep_goes_on_with_less_or_more_memory(tmp_path, monkeypatch, unsynced):
+    """What was begun in memory is finished on disk, and the other way round, with the same bytes."""
+    corpus = stories(20)
+    run_sweep(tmp_path / "whole", corpus)
+    real, left = Runner.shard, [0]
+
+    def counting(self, *arguments, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Runner, "shard", counting)
+    for first, then in ((run_sweep, run_on_disk), (run_on_disk, run_sweep)):
+        left[0] = 3
+        with pytest.raises(Killed):
+            first(tmp_path / then.__name__, corpus)
+        left[0] = 1000
+        then(tmp_path / then.__name__, corpus)
+        assert visible(tmp_path / then.__name__) == visible(tmp_path / "whole")
 
 
 def test_a_sweep_goes_on_with_the_same_model_opened_anew(tmp_path, monkeypatch, unsynced):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pellucid import Corpus, Model, similarity, sweep
 from pellucid.collect.documents import DocumentSample
@@ -115,6 +116,72 @@ def test_each_side_has_its_own_sites(models: tuple[Model, Model], corpus: Corpus
         assert (tests.axes["left"], tests.axes["right"]) == (grid.axes["left"], grid.axes["right"])
     alone = similarity.compare(models[0], None, corpus, **sites, random=random, significance=True)
     assert alone.grid("cka").values.shape == alone.significance(permutations=99).values.shape == (1, 2, 1)
+    tables = alone.grid("cka").tables
+    assert set(tables) == {"chance", *(("random left", "random right") if random else ())}
+    if random:
+        pair = sweep((models[0], Model.random_like(models[0], 0)), corpus, Moments("resid.*"))
+        for name, left, right in (
+            ("left", "1:resid.0,1:resid.1", "0:resid.2"),
+            ("right", "0:resid.0,0:resid.1", "1:resid.2"),
+        ):
+            expected = similarity.grid(pair, left=left, right=right).values
+            np.testing.assert_allclose(tables[f"random {name}"].columns["value"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("scores", ["cka", "pwcca"])
+def test_group_states_on_disk_give_the_same_numbers_to_the_bit(
+    models: tuple[Model, Model], corpus: Corpus, tmp_path: Path, scores: str
+) -> None:
+    told: list[str] = []
+    options: dict[str, Any] = {"scores": scores, "method": "moments", "precision": "float64", "say": told.append}
+    limits = (None, 2_000_000, 2_000_000)
+    kept, streamed, saved = (
+        similarity.compare(*models, corpus, memory_limit=limit, folder=folder, **options).grid(scores, interval=True)
+        for limit, folder in zip(limits, (None, None, tmp_path / "pass"), strict=True)
+    )
+    for each in (streamed, saved):
+        assert each.resampled == "10 document groups (jackknife, 95%), on all words (moments read from disk)"
+        for mine, its in ((each.values, kept.values), (each.low, kept.low), (each.high, kept.high)):
+            assert mine is not None
+            assert its is not None
+            assert mine.tobytes() == its.tobytes()
+        for name, table in kept.tables.items():
+            assert all(np.array_equal(each.table(name).columns[key], value) for key, value in table.columns.items())
+    assert kept.resampled == "10 document groups (jackknife, 95%), on all words (moments in memory)"
+    assert "document groups kept apart." in told[0]
+    assert "document groups kept apart on disk: " in told[1]
+    assert " while it runs" in told[1]
+
+
+@pytest.mark.parametrize("method", ["auto", "moments", "gram", "minibatch"])
+def test_a_text_of_a_word_is_refused_before_anything_runs(
+    models: tuple[Model, Model], recorder: Recorder, method: str
+) -> None:
+    with pytest.raises(PellucidError, match=r"There is 1 word to compare, and a similarity needs at least 4"):
+        similarity.compare(models[0], None, Corpus.of([["cat"]]), scores="cka", method=method)
+    assert recorder.calls == []
+
+
+@pytest.mark.parametrize("method", ["moments", "gram"])
+def test_sites_without_spread_are_told(models: tuple[Model, Model], method: str) -> None:
+    same_word = similarity.compare(models[0], None, Corpus.of([["cat"]] * 40), method=method, random=False)
+    with pytest.warns(SimilarityWarning, match=r"Every word has the same values at resid.0, resid.1, resid.2"):
+        grid = same_word.grid("cka")
+    assert (grid.values == 0).all()
+
+
+@pytest.mark.parametrize(("method", "unit"), [("moments", "Unit 0 of "), ("gram", ""), ("minibatch", "")])
+def test_a_word_that_is_no_number_is_named_with_its_site(
+    corpus: Corpus, tmp_path: Path, method: str, unit: str
+) -> None:
+    save(tmp_path / "broken", "gpt2")
+    broken = Model.load(tmp_path / "broken")
+    first = next(iter(corpus))
+    word = first.words[0]
+    with torch.no_grad():
+        broken.hf.get_input_embeddings().weight[broken.tokenizer(word)["input_ids"][0]] = float("nan")  # pyright: ignore
+    with pytest.raises(PellucidError, match=rf"^{unit}'resid.0' is NaN or infinite for '\w+', word \d+ of sentence '"):
+        similarity.compare(broken, None, corpus, method=method, random=False).grid("cka")
 
 
 def test_p_values_are_gathered_for_when_asked_and_have_a_seed(models: tuple[Model, Model], corpus: Corpus) -> None:
@@ -144,9 +211,18 @@ def test_running_is_as_asked(models: tuple[Model, Model], corpus: Corpus, record
         "token_budget": 300,
         "long": "truncate",
     }
-    similarity.compare(models[0], None, corpus, random=False, folder=tmp_path / "pass", **options)
+    similarity.compare(
+        models[0],
+        None,
+        corpus,
+        random=False,
+        folder=tmp_path / "pass",
+        memory_limit=300_000,
+        method="moments",
+        **options,
+    )
     ((_, _, used),) = recorder.calls
-    assert used == {**options, "folder": tmp_path / "pass"}
+    assert used == {**options, "folder": tmp_path / "pass", "memory_limit": 300_000}
 
 
 @pytest.mark.parametrize(("error", "precision"), [(2e-5, "float64"), (5e-6, "float32")])

@@ -123,6 +123,31 @@ def test_interval_from_the_sample_where_groups_were_not_kept() -> None:
     assert "groups=True" in none.resampled
 
 
+def test_intervals_name_the_words_they_come_from() -> None:
+    jackknifed = "10 document groups (jackknife, 95%), on "
+    assert similarity.grid(found(), "cka").resampled == f"{jackknifed}all words (moments in memory)"
+    assert similarity.grid(found(), "mutual-knn", interval=True).resampled == f"{jackknifed}all words"
+    few = found((MODEL,), TokenSample("resid.*", size=100))
+    assert similarity.grid(few, "mutual-knn", interval=True).resampled == f"{jackknifed}a sample of 100 words"
+    alone = [batches(rows_of((MODEL,)))[0]]
+    one_group = found_of((MODEL,), {MOMENTS: gathered(MOMENTS, (MODEL,), alone)}, words=WORDS)
+    assert similarity.grid(one_group).resampled == "no interval: all of the text lies in one document group"
+
+
+def test_few_words_are_told_of_the_widest_site_and_of_every_score_that_chance_lifts() -> None:
+    model = facts({Site("resid", 0): (3,), Site("resid", 1): (150,)}, name="one")
+    generator = np.random.default_rng(0)
+    rows = {f"resid.{n}": generator.normal(size=(240, width)).astype(np.float32) for n, width in ((0, 3), (1, 150))}
+    swept = found_of((model,), {MOMENTS: gathered(MOMENTS, (model,), batches(rows))}, words=240)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        similarity.grid(swept, "cka,cka-biased,rsa,r2-cca")
+    told = [str(each.message) for each in caught]
+    assert [text.split(" of about")[0] for text in told if "chance alone" in text] == [
+        f"240 words for 150 features: chance alone gives a {name}" for name in ("cka-biased", "r2-cca")
+    ]
+
+
 def test_interval_of_other_scores_on_request() -> None:
     assert similarity.grid(found(), "svcca").low is None
     for name in ("svcca", "mutual-knn", "cka,pwcca"):

@@ -87,5 +87,7 @@ def test_too_few_documents_and_numbers_that_are_none_are_refused() -> None:
         shuffled(made, (("a",), ("c",)), "cka", 99, 0)
     swept = found((MODEL,), DocumentSample("resid.*", words=WORDS))
     swept.states["0-document-sample"].arrays["rows/1"][2, 1, 3] = np.inf
-    with pytest.raises(PellucidError, match=r"'resid.1' is NaN or infinite; leave that site out"):
+    with pytest.raises(
+        PellucidError, match=r"'resid.1' is NaN or infinite for word \d+ of the corpus; leave that site out"
+    ):
         similarity.significance(swept)

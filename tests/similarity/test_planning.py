@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,19 +54,58 @@ def test_crossing_point_is_where_the_work_is_equal() -> None:
         assert make_plan(wanted("cka"), [model()], words=words).method == method
 
 
-def test_groups_are_kept_where_they_fit_else_a_sample_gives_the_interval() -> None:
+def test_groups_are_kept_in_memory_else_on_disk_else_a_sample_gives_the_interval(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """13 sites of 768 features: 4.1 GB for the products of ten groups, 91 pairs of 768² float64 each."""
     roomy = make_plan(wanted("cka"), [model()], words=None, memory_limit=1 << 40)
     assert roomy.collectors[0].groups
-    tight = make_plan(wanted("cka"), [model()], words=None, memory_limit=1 << 30)
-    assert kinds(tight) == [Moments, TokenSample]
-    assert not tight.collectors[0].groups
-    assert "intervals from a sample of 4,096 words" in tight.lines[0]
+    assert "4.0 GB of memory, document groups kept apart." in roomy.lines[0]
+    monkeypatch.setattr(planning, "free_disk", lambda folder: 13 << 30)
+    tight = make_plan(wanted("cka"), [model()], words=None, memory_limit=1 << 30, folder=tmp_path)
+    assert kinds(tight) == [Moments]
+    assert tight.collectors == roomy.collectors  # so a pass goes on when memory has changed
+    assert "410.6 MB of memory, document groups kept apart on disk: 4.0 GB" in tight.lines[0]
+    assert f"in '{tmp_path}', up to 12.0 GB while it runs" in tight.lines[0]
+    monkeypatch.setattr(planning, "free_disk", lambda folder: 11 << 30)
+    full = make_plan(wanted("cka"), [model()], words=None, memory_limit=1 << 30)
+    assert kinds(full) == [Moments, TokenSample]
+    assert not full.collectors[0].groups
+    assert "intervals from a sample of 4,096 words" in full.lines[0]
+    assert "12.0 GB of disk, which" in full.lines[0]
+
+
+def test_free_disk_is_that_of_the_folder_to_be_made(tmp_path: Path) -> None:
+    there = planning.free_disk(tmp_path)
+    assert there > 1 << 20
+    assert planning.free_disk(tmp_path / "not" / "yet") == pytest.approx(there, rel=0.05)
+    assert planning.free_disk(None) > 1 << 20
+
+
+def test_sampled_words_count_in_the_limit() -> None:
+    """A word of 13 sites of 768 features takes 40 kB: 4,096 of them 156 MB, beside 411 MB of moments."""
+    both = wanted("svcca,mutual-knn")
+    assert kinds(make_plan(both, [model()], words=None, memory_limit=600 << 20)) == [Moments, TokenSample]
+    with pytest.raises(PellucidError, match=r"need 566\.\d MB, and the limit is 500\.0 MB"):
+        make_plan(both, [model()], words=None, memory_limit=500 << 20)
+    with pytest.raises(PellucidError, match=r"4,096 words of resid.\* need 156\.\d MB, .* take a smaller sample"):
+        make_plan(wanted("mutual-knn"), [model()], words=None, memory_limit=100 << 20)
+    fewer = make_plan(wanted("mutual-knn"), [model()], words=None, memory_limit=100 << 20, sample=2000)
+    assert fewer.collectors[0].size == 2000  # pyright: ignore[reportAttributeAccessIssue]
+    few = make_plan(wanted("cka"), [model()], words=2000, memory_limit=100 << 20)
+    assert few.collectors[0].size == 2000  # pyright: ignore[reportAttributeAccessIssue]
+    narrow = [model(layers=100, width=4)]  # words that do not all fit are no reason to leave out some of them
+    assert make_plan(wanted("cka"), narrow, words=19_000, memory_limit=8 << 20, sample=100).method == "moments"
 
 
 def test_too_little_memory_for_moments_takes_a_sample_for_cka_and_refuses_others() -> None:
-    plan = make_plan(wanted("cka"), [model()], words=None, memory_limit=1 << 20)
+    plan = make_plan(wanted("cka"), [model()], words=None, memory_limit=300 << 20)
     assert plan.method == "gram"
-    assert "a sample of 20,000 words" in plan.lines[0]
+    assert "a sample of 7,869 words" in plan.lines[0]  # as many as fit, at 4 · 13 · 768 + 40 bytes each
+    (all_of_them,) = make_plan(wanted("cka"), [model()], words=None, method="gram", memory_limit=8 << 30).collectors
+    assert all_of_them.size == 20_000  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(PellucidError, match=r"4,096 words of resid.\* need"):
+        make_plan(wanted("cka"), [model()], words=None, memory_limit=1 << 20)
     with pytest.raises(PellucidError, match=r"need 4\d\d\.\d MB, and the limit is 1\.0 MB"):
         make_plan(wanted("svcca"), [model()], words=None, memory_limit=1 << 20)
 

@@ -10,7 +10,7 @@ import pytest
 from pellucid import zoo
 from pellucid.errors import ModelError
 from pellucid.model import Model
-from pellucid.zoo import cards
+from pellucid.zoo import Score, cards
 
 
 @pytest.fixture
@@ -24,10 +24,11 @@ def copied(tmp_path, monkeypatch):
 
 def test_every_folder_with_a_card_is_listed(copied):
     (copied / "half").mkdir()  # a folder without a card is no model
+    before = [card.name for card in zoo.models()]
     shutil.copytree(copied / "lm", copied / "another")
-    assert [card.facts["name"] for card in zoo.models()] == ["lm", "lm"]
+    assert [card.facts["name"] for card in zoo.models()] == ["lm", *before]
     assert zoo.path("another") == copied / "another"
-    with pytest.raises(ModelError, match=r"called 'half'; the zoo has another, lm\.$"):
+    with pytest.raises(ModelError, match=rf"called 'half'; the zoo has another, {', '.join(before)}\.$"):
         zoo.path("half")
 
 
@@ -45,7 +46,7 @@ def test_a_card_says_what_its_file_says():
 @pytest.mark.parametrize("open_it", [zoo.card, zoo.path, zoo.verify, lambda name: Model.load(f"zoo:{name}")])
 @pytest.mark.parametrize("name", ["nothing", "", "..", "lm/..", "lm/"])
 def test_an_unknown_name_raises_and_lists_what_exists(open_it, name):
-    with pytest.raises(ModelError, match=r"no zoo model called .*; the zoo has lm\.$") as caught:
+    with pytest.raises(ModelError, match=r"no zoo model called .*; the zoo has (\w+, )*lm(, \w+)*\.$") as caught:
         open_it(name)
     assert repr(name) in str(caught.value)
 
@@ -75,5 +76,37 @@ def test_a_card_of_a_newer_form_is_refused(copied):
     path = copied / "lm" / "card.json"
     facts = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**facts, "format": cards.FORMAT + 1}), encoding="utf-8")
-    with pytest.raises(ModelError, match=r"format 2, and this Pellucid reads up to 1"):
+    with pytest.raises(ModelError, match=r"format 3, and this Pellucid reads up to 2"):
         zoo.card("lm")
+
+
+def test_the_main_score_of_either_form_of_card(copied):
+    scores = zoo.card("lm").scores
+    assert zoo.card("lm").main == Score(
+        "perplexity_per_token",
+        scores["test"]["perplexity_per_token"],
+        scores["unigram"]["test"]["perplexity_per_token"],
+    )
+    path = copied / "lm" / "card.json"
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    new = {"test": {"loss": 0.5, "accuracy": 0.75}, "chance": {"test": {"loss": 1.0, "accuracy": 0.25}}}
+    path.write_text(json.dumps({**facts, "format": 2, "main": "accuracy", "scores": new}), encoding="utf-8")
+    assert zoo.card("lm").main == Score("accuracy", 0.75, 0.25)
+    assert str(zoo.card("lm").main) == "accuracy 75.0%"
+    path.write_text(json.dumps({**facts, "format": 2, "main": "bleu", "scores": new}), encoding="utf-8")
+    with pytest.raises(ModelError, match=r"card\.json of zoo:lm is damaged"):
+        zoo.card("lm")
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("accuracy", 0.9314, "accuracy 93.1%"),
+        ("f1", 1.0, "F1 100.0%"),
+        ("bleu", 33.333, "BLEU 33.3"),
+        ("perplexity", 1234.5, "perplexity 1,234"),
+        ("loss", 0.123, "loss 0.12"),
+    ],
+)
+def test_scores_as_people_read_them(metric, value, text):
+    assert str(Score(metric, value, 0.0)) == text

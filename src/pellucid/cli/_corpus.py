@@ -11,12 +11,17 @@ import typer
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus
 
-_WHAT = "A file (.conllu, .txt, .tsv, .csv, .jsonl, .json, .in) or grammar[:COUNT[:SEED]] for generated English."
+_WHAT = (
+    "A file (.conllu, .txt, .tsv, .csv, .jsonl, .json, .in), FIRST+SECOND for files that belong together, or "
+    "grammar[:COUNT[:SEED]] for generated English."
+)
 CorpusArgument = Annotated[str, typer.Argument(metavar="FILE", help=_WHAT)]
 CorpusOption = Annotated[str, typer.Option("--corpus", metavar="FILE", help=_WHAT)]
 Format = Annotated[
     str,
-    typer.Option(help="auto, text, conllu, tagged, table, jsonl, pairs, parallel, squad, dataset or grammar."),
+    typer.Option(
+        help="auto, text, conllu, tagged, table, jsonl, pairs, parallel, squad, dataset, grammar or questions."
+    ),
 ]
 LabelFile = Annotated[Path | None, typer.Option(help="The file with the labels of words (tagged) or of pairs.")]
 SecondFile = Annotated[Path | None, typer.Option(help="The file with the second sentences (pairs, parallel).")]

@@ -48,6 +48,10 @@ def similarity(
     method: Annotated[str, typer.Option(help="auto, moments, gram or minibatch.")] = "auto",
     precision: Annotated[str, typer.Option(help="Of products: auto, float32 or float64.")] = "auto",
     sample: Annotated[int, typer.Option(min=16, help="Words of scores that look at single words.")] = 4096,
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Gigabytes for statistics; more goes to disk (default: by what is free)."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the random models and of all that is drawn at random.")] = 0,
     long: sweeping.Long = "window",
     sweep: Annotated[
@@ -94,6 +98,7 @@ def similarity(
             method=method,
             precision=precision,
             sample=sample,
+            memory_limit=None if memory_limit is None else round(memory_limit * 1e9),
             seed=seed,
             folder=sweep,
             **asdict(running),

@@ -13,11 +13,11 @@ from pellucid.errors import ModelError
 if TYPE_CHECKING:
     from pellucid.zoo import Card
 
+EXAMPLES = """Examples: pellucid zoo ; pellucid zoo lm --verify ; pellucid run zoo:lm "The city of" """
+
 
 def register(app: typer.Typer) -> None:
-    app.command(
-        name="zoo", epilog='Examples: pellucid zoo ; pellucid zoo lm --verify ; pellucid run zoo:lm "The city of"'
-    )(zoo)
+    app.command(name="zoo", epilog=EXAMPLES)(zoo)
 
 
 def zoo(
@@ -47,32 +47,35 @@ def zoo(
 
 def _print_all(cards: tuple[Card, ...], *, json: bool) -> None:
     """Every model in one table, or as one JSON object."""
+    from pellucid.zoo.cards import shown
+
     if json:
         print_json({"models": [_row(card) for card in cards]})
         return
     rows = [
         (
-            f"zoo:{row['name']}",
-            row["kind"],
-            f"{row['parameters']:,}",
-            f"{row['size'] / 1e6:.1f} MB",
-            f"{row['perplexity_per_token']:.1f} per token, {row['perplexity_per_word']:.1f} per word",
-            row["licence"],
+            f"zoo:{card.name}",
+            card.kind,
+            f"{card.parameters:,}",
+            f"{card.size / 1e6:.1f} MB",
+            str(card.main),
+            shown(card.main.metric, card.main.chance),
+            card.licence,
         )
-        for row in map(_row, cards)
+        for card in cards
     ]
-    columns = ["name", "kind", "parameters", "size", "test perplexity", "licence"]
-    print_table(columns, rows, right=["parameters", "size"])
+    columns = ["name", "kind", "parameters", "size", "test score", "chance", "licence"]
+    print_table(columns, rows, right=["parameters", "size", "chance"])
 
 
 def _row(card: Card) -> dict[str, Any]:
-    test = card.scores["test"]
     return {
         "name": card.name,
         "kind": card.kind,
         "parameters": card.parameters,
         "size": card.size,
-        "perplexity_per_token": test["perplexity_per_token"],
-        "perplexity_per_word": test["perplexity_per_word"],
+        "metric": card.main.metric,
+        "score": card.main.value,
+        "chance": card.main.chance,
         "licence": card.licence,
     }

@@ -15,6 +15,8 @@ from pellucid.errors import SiteError, SweepError, listing
 from pellucid.model.sites import Site, describe, expand
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
     from torch import Tensor
 
@@ -176,6 +178,10 @@ class Collector(ABC):
     def memory(self, setting: Setting, groups: int) -> int:
         """Bytes that the finished state takes, as far as they are known beforehand; raises over a limit of its own."""
         return 0
+
+    def on_disk(self, folder: Path) -> Collector:
+        """The same collector where the states are larger than memory: its accumulators may put arrays into a folder."""
+        return self
 
     def sentences(self, state: State) -> set[int]:
         """Numbers of the sentences whose text the view shows; the sweep keeps them beside the states."""

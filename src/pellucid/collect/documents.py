@@ -58,12 +58,13 @@ class DocumentSample(Collector):
 
     def view(self, state: State, setting: Setting) -> DocumentSampleView:
         whole = np.flatnonzero((state.arrays["hash"] != _NONE).all(1))[: self.documents]
-        order = np.argsort(state.arrays["ordinal"][whole], axis=1, kind="stable")
+        ordinal = state.arrays["ordinal"][whole]
+        order = np.argsort(ordinal, axis=1, kind="stable")
         rows = {
             key: np.take_along_axis(state.arrays[f"rows/{number}"][whole], order[..., None], 1)
             for number, key in enumerate(state.facts["keys"])
         }
-        return DocumentSampleView(tuple(state.facts["keys"]), rows)
+        return DocumentSampleView(tuple(state.facts["keys"]), rows, np.take_along_axis(ordinal, order, 1))
 
     def memory(self, setting: Setting, groups: int) -> int:
         numbers = sum(setting.width(key) for key in setting.keys(self.sites))
@@ -72,10 +73,14 @@ class DocumentSample(Collector):
 
 @dataclass(frozen=True, eq=False)
 class DocumentSampleView:
-    """Blocks of words: `blocks[key]` is [documents, words, width] in float32, the same words for every key."""
+    """Blocks of words: `blocks[key]` is [documents, words, width] in float32, the same words for every key.
+
+    `ordinal` [documents, words] is each word's number in the corpus.
+    """
 
     keys: tuple[str, ...]
     blocks: Mapping[str, Array]
+    ordinal: Array
 
     @property
     def documents(self) -> int:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ABOUT, STATES, PILOTS = "sweep.json", "states.safetensors", "pilots.safetensors"
 SENTENCES = "sentences.jsonl"
+MEMORY = 4 << 30
+"""Bytes of states that are read into memory as a whole."""
 C = TypeVar("C", bound=Collector)
 
 
@@ -158,8 +160,8 @@ class Found:
         return {**told, "models": [{"dtype": each.dtype, "attention": each.attention} for each in self.models]}
 
     @staticmethod
-    def load(folder: str | Path) -> Found:
-        """A sweep that was finished in a folder."""
+    def load(folder: str | Path, *, memory_limit: int = MEMORY) -> Found:
+        """A sweep that was finished in a folder; of states over `memory_limit` bytes, arrays are read when needed."""
         folder = Path(folder)
         if not (folder / ABOUT).is_file():
             raise SweepError(f"There is no sweep in {str(folder)!r}: it has no {ABOUT}.")
@@ -167,7 +169,8 @@ class Found:
             raise SweepError(f"The sweep in {str(folder)!r} is not finished; run the same command again to finish it.")
         pilots = load_states(folder / PILOTS) if (folder / PILOTS).is_file() else {}
         sentences = KeptSentences.read(folder / SENTENCES)
-        return found_of(read_about(folder), load_states(folder / STATES), pilots, sentences)
+        states = load_states(folder / STATES, on_disk=(folder / STATES).stat().st_size > memory_limit)
+        return found_of(read_about(folder), states, pilots, sentences)
 
 
 def read_about(folder: Path) -> dict[str, Any]:

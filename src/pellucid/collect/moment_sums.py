@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from pellucid.collect.state import Array
+from pellucid.collect.state import Array, Deferred
 from pellucid.collect.sums import Columns, total_of
 from pellucid.errors import SweepError, listing
 
@@ -43,6 +43,11 @@ class MomentsView:
         return int(self.sums["n"][0])
 
     @property
+    def on_disk(self) -> bool:
+        """Whether the sums of document groups lie on disk, and are read when they are asked for."""
+        return any(isinstance(part, Deferred) for part in self.parts.values())
+
+    @property
     def groups(self) -> tuple[int, ...]:
         """Numbers of the document groups that have rows; none unless they were kept apart."""
         return tuple(int(group) for group in self.parts if group != "all")
@@ -53,9 +58,7 @@ class MomentsView:
 
     def without(self, number: int) -> MomentsView:
         """The moments of all rows but those of one document group, for the jackknife."""
-        part = self._part(number)
-        rest = {name: array - part[name] for name, array in self.sums.items()}
-        return MomentsView(self.columns, self.pairs, self.shift, rest, {})
+        return MomentsView(self.columns, self.pairs, self.shift, _Rest(self.sums, self._part(number)), {})
 
     def shifted(self, shift: Array) -> MomentsView:
         """The same moments about another shift [total], exactly the same up to float64 rounding."""
@@ -167,7 +170,29 @@ def partners(pairs: Pairs, left: int) -> list[int]:
 def product_of(sums: Sums, columns: Columns, pairs: Pairs, left: int, right: int) -> Array:
     """The block Σx_l x_mᵀ, l ≤ m, inside its block row."""
     before = sum(columns.widths[m] for m in partners(pairs, left) if m < right)
-    return sums[f"product.{left}"][:, before : before + columns.widths[right]]
+    name, place = f"product.{left}", slice(before, before + columns.widths[right])
+    return sums.block(name, place) if isinstance(sums, _Rest) else sums[name][:, place]
+
+
+class _Rest(Mapping[str, Array]):
+    """Sums over all rows without those of one group; of products, no more is worked out than is asked for."""
+
+    def __init__(self, total: Sums, part: Sums) -> None:
+        self._total, self._part = total, part
+        self._small = {name: total[name] - part[name] for name in total if not name.startswith("product.")}
+
+    def __getitem__(self, name: str) -> Array:
+        return self._small[name] if name in self._small else self._total[name] - self._part[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._total)
+
+    def __len__(self) -> int:
+        return len(self._total)
+
+    def block(self, name: str, columns: slice) -> Array:
+        """Some columns of an array."""
+        return self._total[name][:, columns] - self._part[name][:, columns]
 
 
 def moved(sums: Sums, columns: Columns, pairs: Pairs | None, change: Array) -> dict[str, Array]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -12,15 +13,15 @@ from torch import Tensor
 
 from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting
 from pellucid.collect.moment_sums import MomentsView, Pairs, empty_sums, moved, partners, view_of
-from pellucid.collect.state import Array, State
+from pellucid.collect.state import Array, Deferred, State, later, put_away
 from pellucid.collect.sums import (
     BLOCK,
     Columns,
     RowBuffer,
     add_wide,
-    added,
     by_group,
     exact_products,
+    merged,
     not_finite,
     pilot_mean,
     shift_of,
@@ -76,15 +77,21 @@ class Moments(Collector):
         """Adds group by group; sums about another shift are first moved to the left one's."""
         if left.facts != right.facts:
             raise SweepError(f"Moments of {left.facts['keys']} and of {right.facts['keys']} cannot be merged.")
-        arrays = {name: array for name, array in right.arrays.items() if name != "shift"}
-        if not np.array_equal(left.arrays["shift"], right.arrays["shift"]):
-            change = left.arrays["shift"].astype(np.float64) - right.arrays["shift"]
+        arrays = right.arrays
+        if not np.array_equal(left.arrays["shift"], arrays["shift"]):
+            change = left.arrays["shift"].astype(np.float64) - arrays["shift"]
             columns, pairs = _layout(left)
-            for group, sums in by_group(right.arrays).items():
-                new = moved(sums, columns, pairs, change)
-                arrays |= {f"{group}/{name}": array for name, array in new.items()}
-        mine = {name: array for name, array in left.arrays.items() if name != "shift"}
-        return State({"shift": left.arrays["shift"], **added(mine, arrays)}, left.facts)
+            arrays = {
+                f"{group}/{name}": array
+                for group, sums in by_group(right.arrays).items()
+                for name, array in moved(sums, columns, pairs, change).items()
+            }
+        return State(merged(left.arrays, arrays, once=("shift",)), left.facts)
+
+    def on_disk(self, folder: Path) -> Moments:
+        """The same moments; an accumulator puts the sums of a document group away when the next group begins."""
+        options = {each.name: getattr(self, each.name) for each in fields(self)}
+        return _MomentsOnDisk(**options, folder=str(folder))
 
     def view(self, state: State, setting: Setting) -> MomentsView:
         columns, pairs = _layout(state)
@@ -127,6 +134,18 @@ class Moments(Collector):
         return columns.keys.index(key)
 
 
+@dataclass(frozen=True)
+class _MomentsOnDisk(Moments):
+    """Moments whose groups are together larger than memory."""
+
+    folder: str = field(kw_only=True)
+
+    def open(self, setting: Setting) -> Accumulator:
+        columns = self._columns(setting)
+        chosen, shift = self._chosen(setting, columns), shift_of(setting, columns)
+        return _Sums(columns, chosen, shift, setting.device, self, Path(self.folder))
+
+
 def of_rows(rows: Mapping[str, Tensor], groups: Array) -> MomentsView:
     """Moments of all pairs of rows [n, width] by key that are at hand, in float64, with their document groups apart."""
     from pellucid.collect.words import WordBatch
@@ -155,13 +174,21 @@ class _Sums(Accumulator):
     """Gathers blocks of rows and multiplies them; one set of float64 sums per group, on the rows' device."""
 
     def __init__(
-        self, columns: Columns, pairs: Pairs | None, shift: Array, device: torch.device, collector: Moments
+        self,
+        columns: Columns,
+        pairs: Pairs | None,
+        shift: Array,
+        device: torch.device,
+        collector: Moments,
+        folder: Path | None = None,
     ) -> None:
         self._columns, self._pairs, self._shift = columns, pairs, shift
         self._dtype = torch.float64 if collector.precision == "float64" else torch.float32
         self._buffer = RowBuffer(columns, shift, device, self._dtype)
         self._device, self._apart = device, collector.groups
         self._sums: dict[str, dict[str, Tensor]] = {}
+        self._folder = folder  # where the sums of groups lie that were put away
+        self._away: dict[str, Deferred] = {}
         self._group = "all"
         self._lengths: list[Tensor] = []
         self._product: Tensor | None = None
@@ -173,6 +200,7 @@ class _Sums(Accumulator):
         group = str(batch.group) if self._apart else "all"
         if group != self._group:
             self._flush()
+            self._put_away()
             self._group = group
         start = 0
         while start < batch.size:
@@ -186,10 +214,16 @@ class _Sums(Accumulator):
     def state(self) -> State:
         self._flush()
         facts = {"keys": list(self._columns.keys), "widths": list(self._columns.widths), "pairs": self._pairs_fact()}
-        arrays = {
-            f"{group}/{name}": array.cpu().numpy() for group, sums in self._sums.items() for name, array in sums.items()
-        }
-        return State({"shift": self._shift, **arrays}, facts)
+        groups: dict[str, Mapping[str, Array]] = {group: _arrays(sums) for group, sums in self._sums.items()}
+        groups |= self._away
+        named = {f"{group}/{name}": later(arrays, name) for group, arrays in groups.items() for name in arrays}
+        arrays = Deferred({"shift": later({"shift": self._shift}, "shift"), **named})
+        return State(arrays if self._away else dict(arrays), facts)
+
+    def _put_away(self) -> None:
+        """Moves the sums of the group that ends here to the disk, where that was asked for."""
+        if self._folder is not None and self._group in self._sums:
+            self._away[self._group] = put_away(_arrays(self._sums.pop(self._group)), self._folder)
 
     def _pairs_fact(self) -> list[list[int]] | None:
         return None if self._pairs is None else [list(pair) for pair in self._pairs]
@@ -198,8 +232,8 @@ class _Sums(Accumulator):
         if self._buffer.filled == 0:
             return
         if self._group not in self._sums:
-            zero = empty_sums(self._columns, self._pairs)
-            self._sums[self._group] = {name: torch.from_numpy(array).to(self._device) for name, array in zero.items()}
+            begun = self._away.pop(self._group, None) or empty_sums(self._columns, self._pairs)
+            self._sums[self._group] = {name: torch.tensor(array).to(self._device) for name, array in begun.items()}
         sums, rows = self._sums[self._group], self._buffer.rows
         lengths = torch.cat(self._lengths, dim=1)
         sums["n"] += len(rows)
@@ -270,6 +304,10 @@ class _Sums(Accumulator):
         if self._product is None or len(self._product) < size:
             self._product = torch.empty(size, device=self._device, dtype=self._dtype)
         return self._product[:size]
+
+
+def _arrays(sums: Mapping[str, Tensor]) -> dict[str, Array]:
+    return {name: array.cpu().numpy() for name, array in sums.items()}
 
 
 def _runs(numbers: list[int]) -> list[list[int]]:

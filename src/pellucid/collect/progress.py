@@ -34,7 +34,7 @@ class Progress:
     def say(self, line: str) -> None:
         """One line above the bar; without one, in the log (`logging.getLogger("pellucid")`)."""
         if self._bar is not None:
-            self._bar.console.print(line, highlight=False, markup=False)
+            self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
         else:
             logging.getLogger("pellucid").info(line)
 

@@ -19,16 +19,22 @@ from pellucid.collect.store import Entry, Store
 from pellucid.collect.tree import Tree
 from pellucid.collect.words import WordBatch
 from pellucid.errors import SweepError, listing
+from pellucid.uncertainty import GROUPS
 
 _ROWS = 2048
 
 
 def replay(
-    stores: Store | Sequence[Store], collectors: Collector | Iterable[Collector], *, progress: bool | None = None
+    stores: Store | Sequence[Store],
+    collectors: Collector | Iterable[Collector],
+    *,
+    memory_limit: int | None = None,
+    progress: bool | None = None,
 ) -> Found:
     """What collectors find in the rows of a store: the same as a sweep would, up to the precision that it keeps.
 
-    Several stores of the same words stand side by side, as several models of one sweep do.
+    Several stores of the same words stand side by side, as several models of one sweep do. Statistics over
+    `memory_limit` bytes stay in a temporary file for as long as the result is held.
     """
     rows = _Rows([stores] if isinstance(stores, Store) else list(stores))
     store = rows.stores[0]
@@ -37,7 +43,9 @@ def replay(
     named = {f"{number}-{collector.kind}": collector for number, collector in enumerate(wanted)}
     setting = Setting(rows.models, store.about["reading"]["pooling"], torch.device("cpu"))
     every = tuple(dict.fromkeys(key for each in named.values() for key in rows.keys(setting, each)))
-    tree = Tree(named, len(store.entries), None)
+    size = sum(each.memory(setting, GROUPS) for each in named.values())
+    on_disk = memory_limit is not None and size > memory_limit
+    tree = Tree(named, len(store.entries), None, on_disk=on_disk)
     pilots: dict[str, State] = {}
     try:
         with Progress(progress) as shown:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -33,13 +33,17 @@ T = TypeVar("T")
 
 
 class Runner:
-    """Runs shards of one job; holds the models."""
+    """Runs shards of one job; holds the models.
 
-    def __init__(self, job: Job, models: Sequence[Model]) -> None:
+    With `keep`, what it has encoded stays, on the models' device, for the next time the same shards are run.
+    """
+
+    def __init__(self, job: Job, models: Sequence[Model], *, keep: bool = False) -> None:
         self.job, self.models = job, models
         self.encoders = [Encoder(model, job.reading) for model in models]
         self.budget, self.halved = job.budget, 0
         self._rows, self._raw = _readers(job)
+        self._kept = _Kept() if keep else None
 
     @staticmethod
     def open(job: Job, *, device: str | None = None) -> Runner:
@@ -95,6 +99,8 @@ class Runner:
                     raise _no_room(error, self.models[0].device) from error
                 self.budget //= 2
                 self.halved += 1
+                if self._kept is not None:
+                    self._kept.batches.clear()
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
@@ -122,6 +128,10 @@ class Runner:
     def _read(self, shard: Shard, sentences: Sequence[Sentence], wanted: Sequence[int] | None = None) -> _Read:
         """A shard's sentences as every model reads them; only those at the wanted places, where that is enough."""
         reading = self.job.reading
+        if self._kept is not None:
+            if shard.index in self._kept.shards:
+                return self._kept.shards[shard.index]
+            wanted = None
         chosen = range(len(sentences)) if wanted is None or reading.pooling == "all" else wanted
         encoded = [
             dict(zip(chosen, encoder.encode([sentences[place] for place in chosen]), strict=True))
@@ -132,7 +142,10 @@ class Runner:
         else:
             sizes = [len(all_words(looked_at(sentence, reading.side))) for sentence in sentences]
         starts = shard.start + np.concatenate([[0], np.cumsum(sizes[:-1], dtype=np.int64)]).astype(np.int64)
-        return _Read(shard, sentences, encoded, starts)
+        read = _Read(shard, sentences, encoded, starts)
+        if self._kept is not None:
+            self._kept.shards[shard.index] = read
+        return read
 
     def _add(self, read: _Read, batch: PlannedBatch, accumulators: Mapping[str, Accumulator]) -> int:
         """One planned batch into every accumulator; how many words only some of the models have."""
@@ -169,20 +182,29 @@ class Runner:
         self, number: int, read: _Read, batch: PlannedBatch, accumulators: Mapping[str, Accumulator]
     ) -> _Part:
         """One model's rows of one planned batch, in as many passes as the budget asks for."""
-        flat = [(member, row) for member in batch.members for row in read.encoded[number][member].rows]
-        size = max(1, self.budget // batch.lengths[number])
         parts: list[_Part] = []
-        for place in range(0, len(flat), size):
-            chunk = flat[place : place + size]
-            words = self._words(number, read, chunk, batch)
+        for words in self._batches(number, read, batch):
             try:
                 parts.append(self._forward(number, words, accumulators))
             except OutOfMemory as error:
-                if len(chunk) == 1:  # padded to the longest, so it is the longest that is too large
-                    longest = read.sentences[max(flat, key=lambda each: len(each[1].ids))[0]]
+                if words.batch.size == 1:  # padded to the longest, so it is the longest that is too large
+                    longest = read.sentences[max(batch.members, key=lambda each: read.encoded[number][each].longest)]
                     raise _TooLarge(f"{error!s} (sentence {longest.id!r}, alone in its batch)") from error
                 raise
         return _joined(parts)
+
+    def _batches(self, number: int, read: _Read, batch: PlannedBatch) -> Iterable[Words]:
+        """The words of one planned batch, in as many parts as the budget asks for."""
+        flat = [(member, row) for member in batch.members for row in read.encoded[number][member].rows]
+        size = max(1, self.budget // batch.lengths[number])
+        parts = (flat[place : place + size] for place in range(0, len(flat), size))
+        if self._kept is None:
+            return (self._words(number, read, part, batch) for part in parts)
+        key, device = (number, read.shard.index, batch.members), self.models[number].device
+        if key not in self._kept.batches:
+            made = [self._words(number, read, part, batch) for part in parts]
+            self._kept.batches[key] = [replace(each, batch=each.batch.to(device)) for each in made]
+        return self._kept.batches[key]
 
     def _words(self, number: int, read: _Read, chunk: Sequence[tuple[int, Row]], planned: PlannedBatch) -> Words:
         """The words of some rows of tokens, and the batch that holds them."""
@@ -242,6 +264,16 @@ class _Read:
     sentences: Sequence[Sentence]
     encoded: list[dict[int, Encoded]]
     starts: Array
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What stays between passes: shards as they were read, and the batches of (model, shard, sentences)."""
+
+    shards: dict[int, _Read] = field(default_factory=dict[int, _Read])
+    batches: dict[tuple[int, int, tuple[int, ...]], list[Words]] = field(
+        default_factory=dict[tuple[int, int, tuple[int, ...]], list[Words]]
+    )
 
 
 @dataclass(frozen=True)

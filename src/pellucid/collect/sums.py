@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.collect.state import Array, State
+from pellucid.collect.state import Array, Deferred, Later, State, later, under
 from pellucid.errors import SweepError
 
 if TYPE_CHECKING:
@@ -161,19 +161,29 @@ def added(left: Mapping[str, Array], right: Mapping[str, Array]) -> dict[str, Ar
     }
 
 
-def by_group(arrays: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+def merged(left: Mapping[str, Array], right: Mapping[str, Array], *, once: Sequence[str]) -> Mapping[str, Array]:
+    """As `added`, but arrays named `once` are the left one's; where one side is deferred, so is what comes of it."""
+    both = left.keys() & right.keys() - set(once)
+    parts = {name: later(left if name in left else right, name) for name in sorted(left.keys() | right.keys())}
+    whole = Deferred(parts | {name: _sum(parts[name], later(right, name)) for name in both})
+    return whole if isinstance(left, Deferred) or isinstance(right, Deferred) else dict(whole)
+
+
+def _sum(left: Later, right: Later) -> Later:
+    return Later(left.dtype, left.shape, lambda: left.make() + right.make())
+
+
+def by_group(arrays: Mapping[str, Array]) -> dict[str, Mapping[str, Array]]:
     """Arrays named `GROUP/NAME` as one set per group, in the order of their numbers."""
-    found: dict[str, dict[str, Array]] = {}
-    for name in arrays:
-        group, slash, rest = name.partition("/")
-        if slash:
-            found.setdefault(group, {})[rest] = arrays[name]
-    return {group: found[group] for group in sorted(found, key=lambda group: (len(group), group))}
+    groups = {name.partition("/")[0] for name in arrays if "/" in name}
+    return {group: under(arrays, group) for group in sorted(groups, key=lambda group: (len(group), group))}
 
 
 def total_of(groups: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
-    """The sum of all groups, added in their order."""
+    """The sum of all groups, added in their order, one array after another."""
     total: dict[str, Array] = {}
-    for arrays in groups.values():
-        total = added(total, arrays)
+    for name in sorted({name for arrays in groups.values() for name in arrays}):
+        for arrays in groups.values():
+            if name in arrays:
+                total[name] = total[name] + arrays[name] if name in total else arrays[name]
     return total

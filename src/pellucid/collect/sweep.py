@@ -30,7 +30,7 @@ from pellucid.collect.job import Job, make_job, state_bytes
 from pellucid.collect.lock import locked
 from pellucid.collect.plan import Plan, make_plan, notes, read_shards
 from pellucid.collect.progress import Progress, readable_bytes
-from pellucid.collect.runner import Runner, States
+from pellucid.collect.runner import Runner
 from pellucid.collect.state import FORMAT, State, load_states, save_states, write_whole
 from pellucid.collect.tree import Tree
 from pellucid.errors import SweepError
@@ -63,6 +63,7 @@ def sweep(
     long: str = "refuse",
     overlap: int | None = None,
     side: str = "source",
+    memory_limit: int | None = None,
     progress: bool | None = None,
 ) -> Found:
     """One pass over a corpus that answers many questions: every collector's statistics, of every model.
@@ -70,17 +71,20 @@ def sweep(
     Words are rows: `pooling` (mean, first, last) says how they come from sub-words, `all` keeps every sub-word. `long`
     says what happens to sentences over the limit: refuse, truncate, or window with `overlap` tokens of context.
     `engine` is inline, processes, ray or ray://HOST:PORT. With a `folder` the sweep is saved there and goes on from
-    where it was stopped; the result has the same bytes. `token_budget` is the most padded tokens of a batch.
+    where it was stopped; the result has the same bytes. `token_budget` is the most padded tokens of a batch. Statistics
+    that together take more than `memory_limit` bytes stay on disk (in the `folder`, else in a temporary one for as long
+    as the result is held) and are read array by array; the numbers are the same.
     """
     opened = [models] if isinstance(models, Model) else list(models)
     wanted = [collectors] if isinstance(collectors, Collector) else list(collectors)
     named = {f"{number}-{collector.kind}": collector for number, collector in enumerate(wanted)}
     job = make_job(opened, named, Reading(pooling, special, long, overlap, side), token_budget=token_budget)
     size = state_bytes(job)
-    shard_tokens = shard_tokens or max(4 * job.budget, min(1 << 20, size >> 14))
+    on_disk = memory_limit is not None and size > memory_limit
+    shard_tokens = shard_tokens or default_shard(job, size)
     place = None if folder is None else Path(folder)
     chosen = engine_of(engine, workers, opened[0].device)
-    about = _about(job, corpus, opened[0].device.type, shard_tokens)
+    about = description(job, corpus, opened[0].device.type, shard_tokens)
     with ExitStack() as stack:
         shown = stack.enter_context(Progress(progress))
         if place is not None:
@@ -89,25 +93,45 @@ def sweep(
             if (place / STATES).is_file():
                 shown.say(f"{place}: this sweep is finished; its result is read from there.")
                 _clear(place)
-                return Found.load(place)
+                return Found.load(place) if memory_limit is None else Found.load(place, memory_limit=memory_limit)
         about["threads"] = threads = threads_for(threads, chosen)
         stack.enter_context(using_threads(threads))
         plan = _plan(place, opened, job, corpus, about, shard_tokens, shown)
         pilots = _pilots(place, Runner(job, opened), plan, corpus)
         job = replace(job, threads=threads, pilots=pilots)
-        tree = Tree(named, len(plan.shards), None if place is None else place / NODES)
+        tree = Tree(named, len(plan.shards), None if place is None else place / NODES, on_disk=on_disk)
         stack.callback(_tidy, tree, place)
+        if on_disk:
+            job = replace(job, collectors={name: each.on_disk(tree.folder) for name, each in named.items()})
         missing = tree.missing()
         done = sum(shard.tokens for shard in plan.shards) - sum(plan.shards[index].tokens for index in missing)
-        _announce(shown, plan, job, size, f"{engine}, {_count(team_of(chosen), 'worker')}", done)
+        _announce(shown, plan, job, f"{engine}, {_count(team_of(chosen), 'worker')}", done)
+        shown.say(_room(size, len(plan.shards), on_disk))
         shown.begin("Sweeping", sum(shard.tokens for shard in plan.shards), done)
         for shard in chosen.run(job, opened, read_shards(plan, corpus, missing), tree):
             shown.advance(shard.tokens)
-        states = tree.root()
-        return _finish(place, about, plan, states, job, corpus)
+        return _finish(place, about, plan, tree, job, corpus)
 
 
-def _about(job: Job, corpus: Corpus, device: str, shard_tokens: int) -> dict[str, Any]:
+def default_shard(job: Job, size: int) -> int:
+    """Tokens of a shard whose states take `size` bytes: enough that gathering them outweighs merging them."""
+    return max(4 * job.budget, min(1 << 20, size >> 14))
+
+
+def planned(models: Sequence[Model], job: Job, corpus: Corpus, shard_tokens: int, *, mixed: bool | None = None) -> Plan:
+    """The plan of a job over a corpus, which is read once; a label that it lacks is refused.
+
+    `mixed` lets a shard hold documents of several groups (default: where states are large, so that few are made).
+    """
+    encoders = [Encoder(model, job.reading) for model in models]
+    groups = GROUPS if any(collector.grouped for collector in job.collectors.values()) else 1
+    mixed = state_bytes(job) > LARGE if mixed is None else mixed
+    plan = make_plan(encoders, corpus, budget=job.budget, shard_tokens=shard_tokens, groups=groups, mixed=mixed)
+    check_labels(job.collectors.values(), plan.labels)
+    return plan
+
+
+def description(job: Job, corpus: Corpus, device: str, shard_tokens: int) -> dict[str, Any]:
     """What names a sweep: two with the same name give the same bytes."""
     from pellucid.results import versions
 
@@ -193,11 +217,7 @@ def _plan(
     if corpus.fingerprint is None and place is not None:
         shown.say(f"The corpus {corpus.name!r} has no fingerprint: if this sweep is stopped it cannot be resumed.")
     shown.begin(f"Reading {corpus.name}", None)
-    encoders = [Encoder(model, job.reading) for model in models]
-    groups = GROUPS if any(collector.grouped for collector in job.collectors.values()) else 1
-    mixed = state_bytes(job) > LARGE
-    plan = make_plan(encoders, corpus, budget=job.budget, shard_tokens=shard_tokens, groups=groups, mixed=mixed)
-    check_labels(job.collectors.values(), plan.labels)
+    plan = planned(models, job, corpus, shard_tokens)
     if place is not None:
         write_whole(place / ABOUT, _json(about))  # first: a folder with anything else and no name is not ours
         write_whole(place / PLAN, plan.to_json().encode())
@@ -216,7 +236,7 @@ def _pilots(place: Path | None, runner: Runner, plan: Plan, corpus: Corpus) -> d
     return pilots
 
 
-def _announce(shown: Progress, plan: Plan, job: Job, size: int, team: str, done: int) -> None:
+def _announce(shown: Progress, plan: Plan, job: Job, team: str, done: int) -> None:
     """The plan in a few lines."""
     counts = plan.counts
     shown.say(
@@ -225,36 +245,59 @@ def _announce(shown: Progress, plan: Plan, job: Job, size: int, team: str, done:
         f"{_count(len(job.models), 'model')} ({team}, "
         f"{_count(job.threads or 1, 'thread')} each)."
     )
-    levels = max(1, (len(plan.shards) - 1).bit_length())
-    memory, disk = readable_bytes(3 * size), readable_bytes(levels * size)
-    shown.say(f"Memory for statistics up to {memory} per worker; disk while running up to {disk}.")
     for line in notes(plan):
         shown.say(line)
     if done:
         shown.say(f"{done:,} tokens were done before; going on from there.")
 
 
+def _room(size: int, shards: int, on_disk: bool) -> str:
+    """What statistics of so many bytes take."""
+    if on_disk:
+        return (
+            f"Statistics of {readable_bytes(size)} are more than may be held in memory: they stay on disk, which takes "
+            f"up to {readable_bytes(disk_bytes(size))} while running."
+        )
+    levels = max(1, (shards - 1).bit_length())
+    memory, disk = readable_bytes(3 * size), readable_bytes(levels * size)
+    return f"Memory for statistics up to {memory} per worker; disk while running up to {disk}."
+
+
+def disk_bytes(size: int) -> int:
+    """Disk that a sweep takes while it runs, whose finished states take `size` bytes and stay on disk.
+
+    What waits to be merged takes about as much as the finished states, and so do those being written; the third is for
+    shards under way.
+    """
+    return 3 * size
+
+
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _finish(place: Path | None, about: dict[str, Any], plan: Plan, states: States, job: Job, corpus: Corpus) -> Found:
+def _finish(place: Path | None, about: dict[str, Any], plan: Plan, tree: Tree, job: Job, corpus: Corpus) -> Found:
     """Adds the sentences that tables point to, saves the whole, and gives it back."""
+    states = tree.root()
     numbers = {number for name, collector in job.collectors.items() for number in collector.sentences(states[name])}
-    whole = {
-        **about,
-        "groups": plan.groups,
-        "counts": asdict(plan.counts),
-        "frequent": plan.frequent,
-        "notes": notes(plan),
-    }
+    whole = {**about, **told_by(plan)}
     side = job.reading.side
     kept = KeptSentences.of((number, looked_at(each, side)) for number, each in _sentences(corpus, numbers))
     if place is not None:
         write_whole(place / SENTENCES, kept.to_bytes())
         write_whole(place / ABOUT, _json(whole))
-        save_states(place / STATES, states)
+        tree.hand_over(place / STATES)
     return found_of(json.loads(_json(whole)), states, job.pilots, kept)  # in the order that a file has
+
+
+def told_by(plan: Plan) -> dict[str, Any]:
+    """What a finished sweep says of its corpus."""
+    return {
+        "groups": plan.groups,
+        "counts": asdict(plan.counts),
+        "frequent": plan.frequent,
+        "notes": notes(plan),
+    }
 
 
 def _sentences(corpus: Corpus, numbers: set[int]) -> Iterator[tuple[int, Sentence]]:

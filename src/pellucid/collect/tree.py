@@ -11,6 +11,7 @@ from pellucid.collect.collector import Collector
 from pellucid.collect.runner import States, merge_states
 from pellucid.collect.state import load_states, save_states
 from pellucid.errors import SweepError
+from pellucid.saving import move_file
 
 Place = tuple[int, int]
 """Level and number of a node: node (l, i) covers the shards from i·2^l up to (i+1)·2^l."""
@@ -21,11 +22,21 @@ class Tree:
     """States of shards, merged two by two as soon as neighbours are there; what waits for its neighbour is on disk.
 
     With a `folder`, every node is written durably before it counts: whatever happens, a tree opened on the same folder
-    goes on from there. Without one, large nodes wait in a temporary folder and small ones in memory.
+    goes on from there. Without one, nodes of more than `small` bytes wait in a temporary folder, others in memory.
+    `on_disk` is for states larger than memory: all nodes are files, merged array by array, and the root stays one.
     """
 
-    def __init__(self, collectors: Mapping[str, Collector], count: int, folder: Path | None) -> None:
-        self.collectors, self.count, self.durable = collectors, count, folder is not None
+    def __init__(
+        self,
+        collectors: Mapping[str, Collector],
+        count: int,
+        folder: Path | None,
+        *,
+        small: int = _SMALL,
+        on_disk: bool = False,
+    ) -> None:
+        self.collectors, self.count, self.durable, self._most = collectors, count, folder is not None, small
+        self.on_disk = on_disk
         self.folder = Path(tempfile.mkdtemp(prefix="pellucid-")) if folder is None else folder
         self._memory: dict[Place, States] = {}
         self._nodes: set[Place] = set()
@@ -61,8 +72,9 @@ class Tree:
                 left, right = (other, states) if place[1] % 2 == 0 else (states, other)
                 states = merge_states(self.collectors, left, right)
                 merged.append(place)
-        small = sum(state.bytes for state in states.values()) <= _SMALL
-        if not self.durable and (small or self._width(level) == 1):  # the root is asked for next
+        small = sum(state.bytes for state in states.values()) <= self._most
+        files = self.durable or self.on_disk
+        if not files and (small or self._width(level) == 1):  # the root is asked for next
             self._memory[level, index] = states
         else:
             save_states(self.path(level, index), states, durable=self.durable)
@@ -77,16 +89,25 @@ class Tree:
             self._nodes.add((0, index))
             return
         file = self.path(0, index)
-        self.put(0, index, load_states(file))
+        self.put(0, index, load_states(file, on_disk=self.on_disk))
         file.unlink(missing_ok=True)
 
     def root(self) -> States:
         """The states of the whole corpus."""
+        return self._load(self._top())
+
+    def hand_over(self, file: Path) -> None:
+        """Gives the whole corpus' file another name, outside of the tree."""
+        top = self._top()
+        move_file(self.path(*top), file, durable=self.durable)
+        self._nodes.discard(top)
+
+    def _top(self) -> Place:
         top = (0, 0)
         while self._width(top[0]) > 1:
             top = (top[0] + 1, 0)
         assert top in self._nodes, "the tree is not complete"
-        return self._load(top)
+        return top
 
     def close(self) -> None:
         """Removes every node."""
@@ -111,7 +132,9 @@ class Tree:
             level, index = level + 1, index >> 1
 
     def _load(self, place: Place) -> States:
-        return self._memory[place] if place in self._memory else load_states(self.path(*place))
+        if place in self._memory:
+            return self._memory[place]
+        return load_states(self.path(*place), on_disk=self.on_disk)
 
     def _drop(self, place: Place) -> None:
         self._nodes.discard(place)
@@ -142,7 +165,7 @@ class Tree:
     def _check(self, file: Path) -> None:
         """A node that cannot be read is made again: renaming is atomic, so it was damaged later."""
         try:
-            load_states(file)
+            load_states(file, on_disk=True)
         except SweepError:
             file.unlink(missing_ok=True)
             level, _, index = file.stem.partition("-")

@@ -289,11 +289,23 @@ class Corpus:
         return Corpus(f"grammar:{count}:{seed}", "documents are stories", read, identify=identify, scattered=False)
 
     @staticmethod
+    def questions(count: int = 2000, *, seed: int = 0) -> Corpus:
+        """Generated questions about generated stories, in the form of `squad`, and with the `form` of each question."""
+        from pellucid.corpus.grammar import QUESTIONS_VERSION, VERSION, generate_questions
+
+        if count < 1:
+            raise CorpusError(f"{count} questions are none; ask for at least 1.")
+        identify = partial(fingerprint_of, "questions", VERSION, QUESTIONS_VERSION, str(count), str(seed))
+        read = partial(generate_questions, count, seed)
+        return Corpus(f"questions:{count}:{seed}", "documents are stories", read, identify=identify, scattered=False)
+
+    @staticmethod
     def open(path: PathName, *, format: str = "auto", **options: Any) -> Corpus:  # noqa: A002
         """Any corpus by its path; the format is told from the suffix and the content unless it is given.
 
-        `grammar`, `grammar:500` and `grammar:500:1` stand for generated English (count, seed). Options are those of the
-        constructor that reads the format.
+        `grammar`, `grammar:500` and `grammar:500:1` stand for generated English (count, seed), `questions` for
+        questions about it. Files that belong together are joined by a plus, `train.en+train.de`. Options are
+        those of the constructor that reads the format.
         """
         from pellucid.corpus.formats import open_corpus
 

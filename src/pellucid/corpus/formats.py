@@ -39,16 +39,25 @@ _READERS: Mapping[str, Callable[..., Corpus]] = {
     "squad": Corpus.squad,
     "dataset": Corpus.dataset,
 }
-FORMATS = (*_READERS, "grammar")
+_GENERATED: Mapping[str, Callable[..., Corpus]] = {"grammar": Corpus.grammar, "questions": Corpus.questions}
+FORMATS = (*_READERS, *_GENERATED)
+SEVERAL: Mapping[str, tuple[str, ...]] = {
+    "tagged": ("labels_path",),
+    "pairs": ("second_path", "labels_path"),
+    "parallel": ("second_path",),
+}
+"""Formats whose files can be named together, as FIRST+SECOND or FIRST+SECOND+LABELS; and what the later ones are."""
 
 
 def open_corpus(path: PathName, format: str, options: Mapping[str, Any]) -> Corpus:  # noqa: A002
     """The corpus at a path, in the given format or in the one its name tells (`auto`)."""
     if format not in ("auto", *FORMATS):
         raise CorpusError(f"There is no format {format!r}; the formats are auto, {listing(FORMATS)}.")
-    if format == "grammar" or (format == "auto" and str(path).split(":")[0] == "grammar"):
-        return _grammar(str(path), options)
+    kind = str(path).split(":")[0] if format == "auto" else format
+    if kind in _GENERATED:
+        return _generated(kind, str(path), options)
     chosen = _told(path) if format == "auto" else format
+    path, options = _parted(path, chosen, options)
     reader = _READERS[chosen]
     known = list(inspect.signature(reader).parameters)
     unknown = [name for name in options if name not in known]
@@ -62,6 +71,29 @@ def open_corpus(path: PathName, format: str, options: Mapping[str, Any]) -> Corp
     return reader(path, **options)
 
 
+def _parted(path: PathName, format: str, options: Mapping[str, Any]) -> tuple[PathName, Mapping[str, Any]]:  # noqa: A002
+    """The first of several files that are named together, and the options with the others.
+
+    A later file that is named without its folder, and is not where it is named, stands beside the first one.
+    """
+    names = SEVERAL.get(format, ())
+    first, *others = str(path).split("+")
+    if not others or not names or names[0] in options or Path(path).exists():
+        return path, options
+    names = [name for name in names if name not in options]
+    if len(others) > len(names):
+        raise CorpusError(
+            f"{path} names {1 + len(others)} files, and the format {format} reads at most {1 + len(names)}; where a "
+            f"'+' belongs to a name, give the other files as {listing(names)}."
+        )
+    beside = [Path(first).parent / name for name in others]
+    found = [
+        place if not Path(name).exists() and place.exists() else Path(name)
+        for name, place in zip(others, beside, strict=True)
+    ]
+    return first, {**dict(zip(names, found, strict=False)), **options}
+
+
 def _needed(reader: Callable[..., Corpus], name: str) -> bool:
     found = inspect.signature(reader).parameters.get(name)
     return found is not None and found.default is inspect.Parameter.empty
@@ -72,6 +104,10 @@ def _told(path: PathName) -> str:
     file = Path(path)
     if file.is_dir() and any((file / name).is_file() for name in ("dataset_dict.json", "dataset_info.json")):
         return "dataset"
+    if "+" in file.name and not file.exists():
+        raise CorpusError(
+            f"There is no file {file}; where it names several, give their format as well: {listing(SEVERAL)}."
+        )
     checked(file)
     found = SUFFIXES.get(file.suffix.lower())
     if found is None:
@@ -91,11 +127,11 @@ def _beside(path: PathName) -> Path:
     return found[0]
 
 
-def _grammar(name: str, options: Mapping[str, Any]) -> Corpus:
+def _generated(kind: str, name: str, options: Mapping[str, Any]) -> Corpus:
     parts = name.split(":")[1:]
     if options:
-        raise CorpusError(f"Generated English has no option {next(iter(options))!r}; write grammar:COUNT:SEED.")
+        raise CorpusError(f"Generated English has no option {next(iter(options))!r}; write {kind}:COUNT:SEED.")
     if len(parts) > 2 or not all(part.isdecimal() for part in parts):
-        raise CorpusError(f"{name!r} is no grammar corpus; write grammar, grammar:COUNT or grammar:COUNT:SEED.")
+        raise CorpusError(f"{name!r} is no {kind} corpus; write {kind}, {kind}:COUNT or {kind}:COUNT:SEED.")
     numbers = [int(part) for part in parts]
-    return Corpus.grammar(*numbers[:1], seed=numbers[1] if len(numbers) > 1 else 0)
+    return _GENERATED[kind](*numbers[:1], seed=numbers[1] if len(numbers) > 1 else 0)

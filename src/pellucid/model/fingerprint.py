@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_WHOLE = 1 << 24  # elements of a tensor that are hashed one by one; of larger ones a sample and the sum
+_WHOLE = 1 << 20  # elements of a tensor that are hashed one by one; of larger ones a sample and the sum
 _SAMPLE = 1 << 16
 
 
 def fingerprint(module: nn.Module, tokenizer: Any) -> str:
     """A hash of a network's configuration, of all its weights and buffers, and of its tokenizer.
 
-    Tensors of more than 16 million elements enter with 65,536 evenly spaced elements and the sums of their bit
+    Tensors of more than a million elements enter with 65,536 evenly spaced elements and the sums of their bit
     patterns, so that naming a model of billions of weights takes seconds.
     """
     digest = blake2b(digest_size=16)

@@ -114,7 +114,7 @@ def open_source(
         raise ModelError(f"There is no head called {head!r}; the heads are auto, {listing(HEADS)}.")
     device = _usable(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     name, source = str(source), _local(source)
-    with _plain_errors(name), _quiet():
+    with _plain_errors(name), quiet():
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
     if isinstance(source, Path):
         _check_weights(source, allow_pickle=allow_pickle)
@@ -131,7 +131,7 @@ def open_source(
         "use_safetensors": None if allow_pickle else True,
         "trust_remote_code": False,
     }
-    with _plain_errors(name), _quiet():
+    with _plain_errors(name), quiet():
         module, info = cls.from_pretrained(source, output_loading_info=True, **options)
         module = module.to(device)
     notes.extend(_check_complete(module, info["missing_keys"], name, chosen, new_head=new_head))
@@ -271,7 +271,7 @@ def _open_tokenizer(source: str | Path) -> tuple[Any, str | None]:
     if isinstance(source, Path) and not any(item for name in _TOKENIZER_FILES for item in source.glob(name)):
         return None, None
     try:
-        with _quiet():
+        with quiet():
             return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False), None
     except (OSError, ValueError, TypeError, KeyError, ImportError, AttributeError) as error:
         return None, " ".join(str(error).split())[:200]
@@ -291,7 +291,7 @@ def _converted(path: Path) -> Path:
         raise ModelError(
             f"Opening a GGUF file needs {listing(lacking)}; install what is missing with: pip install 'pellucid[gguf]'."
         )
-    with _plain_errors(str(path)), _gguf_errors(path), _quiet():
+    with _plain_errors(str(path)), _gguf_errors(path), quiet():
         module = transformers.AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, dtype=torch.float32
         )
@@ -323,7 +323,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Keeps transformers and its hub from printing reports and bars of their own: we raise or note what matters."""
     from transformers.utils import logging as theirs
 

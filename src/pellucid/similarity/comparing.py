@@ -15,6 +15,7 @@ from pellucid.collect.moments import Moments
 from pellucid.collect.sweep import sweep
 from pellucid.similarity.grid import SimilarityGrid, grid
 from pellucid.similarity.metrics import chosen
+from pellucid.similarity.pair import LEAST
 from pellucid.similarity.permutations import PERMUTATIONS, SimilaritySignificance, significance
 from pellucid.similarity.planning import (
     MOST_SAMPLED,
@@ -26,7 +27,7 @@ from pellucid.similarity.planning import (
     make_plan,
     words_up_to,
 )
-from pellucid.similarity.sources import MomentPairs
+from pellucid.similarity.sources import MomentPairs, too_little
 
 if TYPE_CHECKING:
     from pellucid.collect.found import Found
@@ -91,24 +92,29 @@ def compare(
     """
     tell = say or (lambda _: None)
     models = [left] if right is None else [left, right]
+    same = right_sites in (None, sites)
     other = 0 if right is None else 1
     pairs = [(0, other)]
     if random:
         twins = [type(model).random_like(model, seed) for model in models]
         models += twins
-        pairs += [(0, 1)] if right is None else [(0, 3), (2, 1)]
+        pairs += [(0, 3), (2, 1)] if right is not None else [(0, 1)] if same else [(0, 1), (1, 0)]
+    words = words_up_to(corpus, MOST_SAMPLED)
+    if words is not None and words < LEAST:
+        raise too_little(words)
     wanted = Wanted(tuple(chosen(scores)), sites, right_sites or sites, tuple(pairs))
     if precision == "auto":
         precision = _precision(wanted, models[: other + 1], corpus, long, token_budget, tell)
     plan = make_plan(
         wanted,
         [facts_of(model, side="source") for model in models],
-        words=words_up_to(corpus, MOST_SAMPLED),
+        words=words,
         method=method,
         precision=precision,
         sample=sample,
         significance=significance,
         memory_limit=memory_limit,
+        folder=folder,
         seed=seed,
     )
     for line in plan.lines:
@@ -123,6 +129,7 @@ def compare(
         threads=threads,
         token_budget=token_budget,
         long=long,
+        memory_limit=plan.memory_limit,
     )
     return Comparison(found, plan, wanted)
 
@@ -147,9 +154,10 @@ def _precision(
     pairs = MomentPairs(found[pilot], "float64")
     error = float32_error(pairs.side(key) for key in pairs.view.keys)
     precision = "float64" if error > TOLERANCE else "float32"
+    off = f"off by up to {error:.0e}" if error < 1 else "wrong (their weakest directions are lost in rounding)"
     tell(
-        f"Scores that use every direction would be off by up to {error:.0e} with float32 products (judged from "
-        f"{found.words:,} words); they are made in {precision}."
+        f"Scores that use every direction would be {off} with float32 products (judged from {found.words:,} words); "
+        f"they are made in {precision}."
     )
     return precision
 

@@ -81,6 +81,7 @@ def grid(
         "left": tuple(split_key(key)[1] for key in sides[0]),
         "right": tuple(split_key(key)[1] for key in sides[1]),
     }
+    _warn_of_flat(sources, sides)
     _warn_of_few(wanted, sources, sides, null)
     _warn_of_rounding(wanted, sources, sides)
     _warn_of_one_direction(wanted, sources, sides)
@@ -124,14 +125,27 @@ def _by_minibatch(samples: Samples) -> float:
 _METHODS: dict[str, Callable[[Samples], float]] = {"gram": linear_cka, "minibatch": _by_minibatch}
 
 
+def _warn_of_flat(sources: Mapping[str, Source], sides: Sides) -> None:
+    """Warns of sites that are the same for every word: there is nothing to compare."""
+    keys = dict.fromkeys(key for side in sides for key in side)
+    flat = [key for key in keys if any(source.flat(key) for source in sources.values())]
+    if flat:
+        warnings.warn(
+            f"Every word has the same values at {listing(flat, most=4)}: there is nothing to compare, and the scores "
+            "there (0, or for neighbours and ranks whatever ties give) mean nothing.",
+            SimilarityWarning,
+            stacklevel=3,
+        )
+
+
 def _warn_of_few(wanted: Sequence[Metric], sources: Mapping[str, Source], sides: Sides, null: Array) -> None:
     """Warns where so few words are compared in so many features that chance alone gives a high score."""
     if "moments" not in sources:
         return
     source = sources["moments"]
-    width = max(source.pair(key, key).left.width for side in sides for key in side[:1])
+    width = max(source.pair(key, key).left.width for side in sides for key in side)
     for number, metric in enumerate(wanted):
-        if metric.needs == "moments" and not metric.cheap and source.n < 2 * width:
+        if metric.needs == "moments" and null[number].mean() > 0 and source.n < 2 * width:
             warnings.warn(
                 f"{source.n:,} words for {width:,} features: chance alone gives a {metric.name} of about "
                 f"{null[number].mean():.2f}; use more text (5 to 10 words per feature), or read scores against that.",
@@ -249,7 +263,10 @@ def _part(gathered: Gathered, wanted: list[Metric], sides: Sides, values: Array)
             if too_few(source.n, sizes):
                 return FEW_WORDS
             without = [scored(MomentPairs(source.view.without(group), source.precision)) for group in groups]
-            return jackknife(values, without, sizes)
+            where = "read from disk" if source.view.on_disk else "in memory"
+            return _over(f"all words (moments {where})", jackknife(values, without, sizes))
+        if view is None and groups:
+            return jackknife(values, [values], [source.n])  # one group, which says why there is no interval
         if view is None:
             return Interval(None, None, "no interval: sweep with Moments(…, groups=True), or a TokenSample too")
         if too_few(view.n, [int((view.group == group).sum()) for group in np.unique(view.group)]):
@@ -264,7 +281,8 @@ def _part(gathered: Gathered, wanted: list[Metric], sides: Sides, values: Array)
     if too_few(view.n, sizes):
         return FEW_WORDS
     without = [scored(SamplePairs(view, keys, np.flatnonzero(view.group != group))) for group in groups]
-    return jackknife(values, without, sizes)
+    which = "all words" if gathered.whole(view) else f"a sample of {view.n:,} words"
+    return _over(which, jackknife(values, without, sizes))
 
 
 def _sampled_moments(metric: Metric, sides: Sides, view: Any) -> Interval:
@@ -292,4 +310,9 @@ def _around(values: Array, found: Interval, words: int) -> Interval:
     if found.low is None or found.high is None:
         return found
     reach = (found.high - found.low) / 2
-    return Interval(values - reach, values + reach, f"{found.resampled}, on a sample of {words:,} words")
+    return _over(f"a sample of {words:,} words", Interval(values - reach, values + reach, found.resampled))
+
+
+def _over(words: str, found: Interval) -> Interval:
+    """The same interval, with the words that it was worked out from."""
+    return found if found.low is None else Interval(found.low, found.high, f"{found.resampled}, on {words}")

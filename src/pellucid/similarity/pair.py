@@ -147,8 +147,7 @@ class Pair:
     @kept
     def power(self) -> float:
         """‖C‖²."""
-        flat = torch.from_numpy(self.cross).reshape(-1)
-        return float(flat @ flat)
+        return float(np.vdot(self.cross, self.cross))  # summed as a side's own, so that equal sides score exactly 1
 
     def whitened(self, left: int, right: int) -> Array:
         """T = W_xᵀ C W_y of the leading directions, [left, right]; its singular values are canonical correlations.

@@ -190,8 +190,12 @@ def _view(found: Found) -> DocumentSampleView:
 
 
 def _finite(view: DocumentSampleView, key: str) -> Array:
-    """The blocks of a key; NaN or infinity is refused."""
+    """The blocks of a key; NaN or infinity is refused by its word."""
     blocks = view.rows(key)
-    if not np.isfinite(blocks).all():
-        raise SimilarityError(f"{key!r} is NaN or infinite; leave that site out, or run the model in float32.")
+    bad = view.ordinal[~np.isfinite(blocks).all(2)]
+    if len(bad):
+        raise SimilarityError(
+            f"{key!r} is NaN or infinite for word {bad.min() + 1:,} of the corpus; leave that site out, or run the "
+            "model in float32."
+        )
     return blocks

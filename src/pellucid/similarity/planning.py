@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from pellucid.collect.documents import DocumentSample
 from pellucid.collect.moments import Moments
 from pellucid.collect.progress import readable_bytes
 from pellucid.collect.sample import TokenSample
+from pellucid.collect.sweep import disk_bytes
 from pellucid.errors import listing
 from pellucid.similarity.metrics import Metric
 from pellucid.similarity.pair import ROUNDING, Side, SimilarityError
@@ -55,11 +58,12 @@ def _of(model: int, pattern: str, count: int) -> str:
 
 @dataclass(frozen=True)
 class SimilarityPlan:
-    """What will be done: the method, what is gathered, and sentences that say so."""
+    """What will be done: the method, what is gathered, sentences that say so, and the memory for what is gathered."""
 
     method: str
     collectors: tuple[Collector, ...]
     lines: tuple[str, ...]
+    memory_limit: int
 
 
 def make_plan(
@@ -73,6 +77,7 @@ def make_plan(
     most: int = MOST_SAMPLED,
     significance: bool = False,
     memory_limit: int | None = None,
+    folder: str | Path | None = None,
     seed: int = 0,
 ) -> SimilarityPlan:
     """Chooses moments (all words, memory for every pair of sites) or Gram tiles (all pairs of at most 20,000 words).
@@ -80,38 +85,84 @@ def make_plan(
     `words` is the size of the corpus, None where it is not known to be under `most`. Gram tiles are taken where they
     are cheaper and see every word, or where moments do not fit in `memory_limit` bytes (by default a fifth of the free
     memory, at most 4 GB: while parts are put together, several copies are there); then the scores are of a sample.
-    Words are sampled by the `seed`.
+    Where only the sums of all document groups together do not fit, they stay on disk, in the `folder` of the pass or a
+    temporary one; where the disk has no room either, intervals come from a sample. Words are sampled by the `seed`.
     """
-    memory_limit = min(4 << 30, free_memory() // 5) if memory_limit is None else memory_limit
+    limit = min(4 << 30, free_memory() // 5) if memory_limit is None else memory_limit
     if method not in METHODS:
         raise SimilarityError(f"There is no method {method!r}; the methods are {listing(METHODS)}.")
     setting = Setting(tuple(models), "mean", torch.device("cpu"))
+    room = _Room(setting, limit, folder)
     patterns = wanted.patterns(len(models))
-    sites = tuple(dict.fromkeys(side for pair in patterns for side in pair))
+    some = TokenSample(tuple(dict.fromkeys(side for pair in patterns for side in pair)), size=sample, seed=seed)
     tests = (DocumentSample(patterns[0], seed=seed),) if significance else ()
-    gathered = {groups: _moments(patterns, groups, precision) for groups in (True, False)}
-    needed = {groups: sum(each.memory(setting, GROUPS) for each in parts) for groups, parts in gathered.items()}
+    seen = (some,) if any(metric.needs == "sample" for metric in wanted.scores) else ()
+    size = sample
+    if any(metric.name == "cka" for metric in wanted.scores):
+        held = (limit - room.needed(tests)) // room.needed((replace(some, size=1),))
+        size = max(sample, min(most, held))
+    exact = words is not None and words <= size
     if method == "auto":
-        method = _cheapest(wanted, setting, words, fits=needed[False] <= memory_limit)
-    others = [metric.name for metric in wanted.scores if metric.needs == "moments" and metric.name != "cka"]
-    if method in ("gram", "minibatch"):
-        if others:
-            raise SimilarityError(f"The method {method!r} gives 'cka', not {listing(others)}; use method='moments'.")
-        room = most if any(metric.name == "cka" for metric in wanted.scores) else sample
-        size, exact = min(words or room, room), words is not None and words <= room
-        collectors = (TokenSample(sites, size=size, seed=seed), *tests)
-        return SimilarityPlan(method, collectors, _gram_lines(method, size, exact))
-    if needed[False] > memory_limit:
-        raise SimilarityError(
-            f"The moments of {listing(sites)} need {readable_bytes(needed[False])}, and the limit is "
-            f"{readable_bytes(memory_limit)}; compare fewer sites, ask for 'cka' alone with method='gram' (from a "
-            "sample), or raise the limit."
+        fits = room.needed((*_moments(patterns, False, precision), *seen, *tests)) <= limit
+        method = _cheapest(wanted, setting, words if exact else None, fits=fits)
+    lacking = [metric.name for metric in wanted.scores if metric.needs == "moments" and metric.name != "cka"]
+    if method == "moments":
+        return _by_moments(room, patterns, precision, some, (*seen, *tests))
+    if lacking:
+        raise SimilarityError(f"The method {method!r} gives 'cka', not {listing(lacking)}; use method='moments'.")
+    collectors = (replace(some, size=min(words or size, size)), *tests)
+    room.refuse(collectors, f"{collectors[0].size:,} words of {listing(some.rows)}", "take a smaller sample")
+    return SimilarityPlan(method, collectors, _gram_lines(method, collectors[0].size, exact), limit)
+
+
+@dataclass(frozen=True)
+class _Room:
+    """The memory and the disk that there are."""
+
+    setting: Setting
+    limit: int
+    folder: str | Path | None
+
+    def needed(self, collectors: Iterable[Collector]) -> int:
+        """Bytes of everything that is gathered."""
+        return sum(each.memory(self.setting, GROUPS) for each in collectors)
+
+    def refuse(self, collectors: Iterable[Collector], what: str, advice: str) -> None:
+        """Raises where it is more than the limit."""
+        needed = self.needed(collectors)
+        if needed > self.limit:
+            raise SimilarityError(
+                f"{what} need {readable_bytes(needed)}, and the limit is {readable_bytes(self.limit)}; compare fewer "
+                f"sites, {advice}, or raise the limit."
+            )
+
+
+def _by_moments(
+    room: _Room, patterns: Sequence[tuple[str, str]], precision: str, some: TokenSample, others: tuple[Collector, ...]
+) -> SimilarityPlan:
+    """Moments, with document groups apart in memory or on disk, else with some words for the intervals."""
+    apart, together = ((*_moments(patterns, groups, precision), *others) for groups in (True, False))
+    sites, advice = listing(some.rows), "ask for 'cka' alone with method='gram' (from a sample)"
+    room.refuse(together, f"The moments of {sites}", advice)
+    collectors, needed = apart, room.needed(apart)
+    disk, place = readable_bytes(disk_bytes(needed)), str(disk_folder(room.folder))
+    if needed <= room.limit:
+        how = f"{readable_bytes(needed)} of memory, document groups kept apart"
+    elif disk_bytes(needed) <= free_disk(room.folder):
+        how = (
+            f"{readable_bytes(room.needed(together))} of memory, document groups kept apart on disk: "
+            f"{readable_bytes(needed)} in {place!r}, up to {disk} while it runs"
         )
-    groups = needed[True] <= memory_limit
-    single = not groups or any(metric.needs == "sample" for metric in wanted.scores)
-    sampled = (TokenSample(sites, size=sample, seed=seed),) if single else ()
-    lines = _moment_lines(precision, needed[groups], groups, sample)
-    return SimilarityPlan("moments", (*gathered[groups], *sampled, *tests), lines)
+    else:
+        collectors = together if some in together else (*together, some)
+        room.refuse(collectors, f"The moments and {some.size:,} words of {sites}", advice)
+        how = (
+            f"{readable_bytes(room.needed(collectors))} of memory, intervals from a sample of {some.size:,} words "
+            f"(document groups would take up to {disk} of disk, which {place!r} does not have)"
+        )
+    error = "about 1e-7 of a score" if precision == "float32" else "rounding of float64"
+    line = f"Method moments: all words in one pass, {precision} products, {how}. Error: {error}."
+    return SimilarityPlan("moments", collectors, (line,), room.limit)
 
 
 def _moments(patterns: Sequence[tuple[str, str]], groups: bool, precision: str) -> tuple[Moments, ...]:
@@ -140,13 +191,6 @@ def _gram_lines(method: str, size: int, exact: bool) -> tuple[str, ...]:
     error = "exact up to rounding" if exact and method == "gram" else "an estimate; its interval says how good"
     which = "all words" if exact else f"a sample of {size:,} words"
     return (f"Method {method}: {how}, over {which}. Error: {error}.",)
-
-
-def _moment_lines(precision: str, needed: int, groups: bool, sample: int) -> tuple[str, ...]:
-    error = "about 1e-7 of a score" if precision == "float32" else "rounding of float64"
-    apart = "document groups kept apart" if groups else f"intervals from a sample of {sample:,} words"
-    sums = f"{readable_bytes(needed)} for their sums, {apart}"
-    return (f"Method moments: all words in one pass, {precision} products, {sums}. Error: {error}.",)
 
 
 def _flop(wanted: Wanted, setting: Setting, words: int) -> float:
@@ -184,6 +228,17 @@ def free_memory() -> int:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):  # not Linux: half of what there is
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 8 << 30
+
+
+def disk_folder(folder: str | Path | None) -> Path:
+    """Where a pass keeps what memory does not hold: in its folder, or among the system's temporary files."""
+    return Path(tempfile.gettempdir()) if folder is None else Path(folder)
+
+
+def free_disk(folder: str | Path | None) -> int:
+    """Bytes that the disk of a folder, which need not be there yet, has room for."""
+    place = disk_folder(folder).absolute()
+    return shutil.disk_usage(next(each for each in (place, *place.parents) if each.is_dir())).free
 
 
 def float32_error(sides: Iterable[Side]) -> float:

@@ -12,6 +12,7 @@ from pellucid.collect.collector import keys as keys_of
 from pellucid.collect.collector import split_key
 from pellucid.collect.moments import Moments
 from pellucid.collect.sample import TokenSample
+from pellucid.collect.words import all_words
 from pellucid.errors import listing
 from pellucid.reading import is_random, random_twin
 from pellucid.similarity.metrics import Metric
@@ -28,6 +29,8 @@ Sides = tuple[tuple[str, ...], tuple[str, ...]]
 """Keys on the left and on the right."""
 
 
+FLAT = 2.0**-21
+"""Spread over length of rows that differ by the rounding of float32 alone."""
 FEW_WORDS = Interval(None, None, "no interval: without one of its document groups the text has too few words")
 
 
@@ -36,12 +39,19 @@ def too_few(words: int, sizes: Sequence[int]) -> bool:
     return bool(sizes) and words - max(sizes) < LEAST
 
 
+def too_little(words: int) -> SimilarityError:
+    """The refusal of a text with so few words."""
+    there = "There is 1 word" if words == 1 else f"There are {words} words"
+    return SimilarityError(f"{there} to compare, and a similarity needs at least {LEAST}; use more text.")
+
+
 class Source(Protocol):
     """Gives what a score reads of two keys."""
 
     @property
     def n(self) -> int: ...
     def pair(self, left: str, right: str) -> Any: ...
+    def flat(self, key: str) -> bool: ...
 
 
 class MomentPairs:
@@ -66,13 +76,17 @@ class MomentPairs:
         """Two keys."""
         return pair_of(self.view, self.side(left), self.side(right))
 
+    def flat(self, key: str) -> bool:
+        """Whether a key has the same row for every word, up to float32 rounding."""
+        return self.view.norm_sum(key) <= self.n * (FLAT * self.view.mean_length(key)) ** 2
+
 
 class SamplePairs:
     """Pairs of sampled words, all of them or those of some numbers."""
 
     def __init__(self, view: TokenSampleView, keys: Sequence[str], rows: Array | None = None) -> None:
         chosen = slice(None) if rows is None else rows
-        self.set = SampleSet({key: _finite(view, key)[chosen] for key in dict.fromkeys(keys)})
+        self.set = SampleSet({key: view.rows(key)[chosen] for key in dict.fromkeys(keys)})
 
     @property
     def n(self) -> int:
@@ -83,18 +97,11 @@ class SamplePairs:
         """Two keys."""
         return Samples(self.set, left, right)
 
-
-def _finite(view: TokenSampleView, key: str) -> Array:
-    """The sampled rows of a key; NaN or infinity is refused by its word."""
-    rows = view.rows(key)
-    bad = np.flatnonzero(~np.isfinite(rows).all(1))
-    if len(bad):
-        word, sentence = int(view.position[bad[0]]) + 1, int(view.sentence[bad[0]]) + 1
-        raise SimilarityError(
-            f"{key!r} is NaN or infinite for word {word} of sentence {sentence}; leave that site out, or run the model "
-            "in float32."
-        )
-    return rows
+    def flat(self, key: str) -> bool:
+        """Whether a key has the same row for every word, up to float32 rounding."""
+        rows = self.set.rows[key].astype(np.float64)
+        spread = ((rows - rows.mean(0)) ** 2).sum()
+        return bool(spread <= len(rows) * (FLAT * np.linalg.norm(rows, axis=1).mean()) ** 2)
 
 
 class Gathered:
@@ -107,8 +114,10 @@ class Gathered:
             for name, collector in found.collectors.items()
             if isinstance(collector, Moments) and collector.pairs != "units"
         ]
-        self.samples: list[TokenSampleView] = [
-            found[name] for name, each in found.collectors.items() if isinstance(each, TokenSample)
+        self.samples: list[tuple[TokenSample, TokenSampleView]] = [
+            (collector, found[name])
+            for name, collector in found.collectors.items()
+            if isinstance(collector, TokenSample)
         ]
 
     def keys(self, wanted: Sequence[Metric]) -> list[str]:
@@ -118,7 +127,7 @@ class Gathered:
             names = [metric.name for metric in wanted if metric.needs == needs]
             if not names:
                 continue
-            views = [view.keys for _, view in self.moments] if needs == "moments" else [v.keys for v in self.samples]
+            views = [view.keys for _, view in (self.moments if needs == "moments" else self.samples)]
             if not views:
                 raise SimilarityError(
                     f"The score {names[0]!r} reads {ask}, which this sweep did not collect; sweep with {ask}(…)."
@@ -172,10 +181,7 @@ class Gathered:
         for needs in {metric.needs for metric in wanted}:
             found[needs] = self.moment_pairs(sides) if needs == "moments" else self.sample_pairs(sides)
             if found[needs].n < LEAST:
-                raise SimilarityError(
-                    f"There are {found[needs].n} words to compare, and a similarity needs at least {LEAST}; use more "
-                    "text."
-                )
+                raise too_little(found[needs].n)
         return found
 
     def moment_pairs(self, sides: Sides) -> MomentPairs:
@@ -198,16 +204,36 @@ class Gathered:
     def sample_view(self, sides: Sides) -> TokenSampleView | None:
         """The sample that has all these keys, if one has."""
         keys = [key for side in sides for key in side]
-        return next((view for view in self.samples if all(key in view.keys for key in keys)), None)
+        return next((view for _, view in self.samples if all(key in view.keys for key in keys)), None)
+
+    def whole(self, view: TokenSampleView) -> bool:
+        """Whether a sample was large enough for all words of the corpus."""
+        return any(collector.size >= self.found.words for collector, each in self.samples if each is view)
 
     def sample_pairs(self, sides: Sides) -> SamplePairs:
-        """The sampled words of these sides."""
+        """The sampled words of these sides; NaN or infinity is refused by its word."""
         view = self.sample_view(sides)
         if view is None:
             raise SimilarityError(
                 f"No sample of this sweep has both {sides[0][0]!r} and {sides[1][0]!r}; sweep with one TokenSample."
             )
-        return SamplePairs(view, [key for side in sides for key in side])
+        keys = [key for side in sides for key in side]
+        for key in dict.fromkeys(keys):
+            bad = np.flatnonzero(~np.isfinite(view.rows(key)).all(1))
+            if len(bad):
+                where = self._place(int(view.sentence[bad[0]]), int(view.position[bad[0]]))
+                raise SimilarityError(
+                    f"{key!r} is NaN or infinite for {where}; leave that site out, or run the model in float32."
+                )
+        return SamplePairs(view, keys)
+
+    def _place(self, number: int, position: int) -> str:
+        """A word by its place, as a message names it."""
+        place = f"word {position + 1} of sentence"
+        if number not in self.found.sentences or position < 0:
+            return f"{place} {number + 1}"
+        sentence = self.found.sentences[number]
+        return f"{all_words(sentence)[position]!r}, {place} {sentence.id!r}"
 
     def _view(self, sides: Sides) -> tuple[Moments, MomentsView] | None:
         """The moments in which all these pairs were gathered."""

@@ -6,6 +6,7 @@ from pellucid.views.curves import curves
 from pellucid.views.drawing import draw
 from pellucid.views.heat_map import heat_map
 from pellucid.views.interactive import View, compare_view, head_view, model_view, neuron_view, text_view
+from pellucid.views.learning import learning_curves
 from pellucid.views.offsets import offset_histogram
 from pellucid.views.position import surprise_curve
 from pellucid.views.scatter import scatter
@@ -24,6 +25,7 @@ __all__ = [
     "figure_svg",
     "head_view",
     "heat_map",
+    "learning_curves",
     "model_view",
     "neuron_view",
     "offset_histogram",

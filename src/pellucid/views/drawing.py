@@ -10,6 +10,7 @@ from pellucid.views.bars import bars
 from pellucid.views.convergence import convergence_curves
 from pellucid.views.curves import curves
 from pellucid.views.heat_map import heat_map
+from pellucid.views.learning import learning_curves
 from pellucid.views.position import surprise_curve
 from pellucid.views.similarity_map import similarity_map
 from pellucid.views.units import unit_bars
@@ -23,6 +24,7 @@ _MADE_FOR: dict[str, Callable[..., Figure]] = {
     "similarity.convergence": convergence_curves,
     "similarity.epoch_by_epoch": convergence_curves,
     "similarity.grid": similarity_map,
+    "train.curves": learning_curves,
 }
 _MOST_BARS = 60
 

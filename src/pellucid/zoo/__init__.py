@@ -1,5 +1,5 @@
 """Small trained models that come with Pellucid, each a folder with a card; opened as `Model.load("zoo:NAME")`."""
 
-from pellucid.zoo.cards import Card, card, models, path, verify
+from pellucid.zoo.cards import Card, Score, card, models, path, verify
 
-__all__ = ["Card", "card", "models", "path", "verify"]
+__all__ = ["Card", "Score", "card", "models", "path", "verify"]

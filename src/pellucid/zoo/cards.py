@@ -12,8 +12,23 @@ from typing import Any
 from pellucid.errors import ModelError, listing
 
 FOLDER = Path(__file__).parent
-FORMAT = 1
-"""The newest form of card.json that can be read here."""
+FORMAT = 2
+"""The newest form of card.json that can be read here; from form 2 on, a card names its main score."""
+SHARES = ("accuracy", "f1", "exact")
+"""Scores between 0 and 1, which are shown in per cent."""
+TITLES = {"f1": "F1", "bleu": "BLEU", "exact": "exact match"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """One score of a model on its test text, and what chance gives."""
+
+    metric: str
+    value: float
+    chance: float
+
+    def __str__(self) -> str:
+        return f"{title(self.metric)} {shown(self.metric, self.value)}"
 
 
 @dataclass(frozen=True)
@@ -25,9 +40,22 @@ class Card:
     parameters: int
     size: int  # bytes of all its files
     licence: str
+    main: Score
     scores: Mapping[str, Any]
     sha256: Mapping[str, str]
     facts: Mapping[str, Any]
+
+
+def title(metric: str) -> str:
+    """The name of a score as people write it."""
+    return TITLES.get(metric, metric.replace("_", " "))
+
+
+def shown(metric: str, value: float) -> str:
+    """A score as people read it."""
+    if metric in SHARES:
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}" if metric == "loss" else f"{value:.1f}"
 
 
 def models() -> tuple[Card, ...]:
@@ -58,11 +86,12 @@ def card(name: str) -> Card:
             parameters=facts["parameters"],
             size=sum(item.stat().st_size for item in folder.iterdir() if item.is_file()),
             licence=facts["licence"],
+            main=_main(facts),
             scores=facts["scores"],
             sha256=facts["sha256"],
             facts=facts,
         )
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise ModelError(f"The card.json of zoo:{name} is damaged; install Pellucid again.") from None
 
 
@@ -78,6 +107,16 @@ def verify(name: str) -> tuple[str, ...]:
                 "again."
             )
     return tuple(wanted)
+
+
+def _main(facts: Mapping[str, Any]) -> Score:
+    """The score that stands for a model; the one card of form 1 is a language model's."""
+    scores = facts["scores"]
+    if facts["format"] == 1:
+        metric, chance = "perplexity_per_token", scores["unigram"]["test"]
+    else:
+        metric, chance = facts["main"], scores["chance"]["test"]
+    return Score(metric, float(scores["test"][metric]), float(chance[metric]))
 
 
 def _names() -> list[str]:

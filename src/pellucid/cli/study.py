@@ -1,0 +1,118 @@
+"""`pellucid study`: published tables and figures made again, beside what chance gives."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pellucid.cli import _options as options
+from pellucid.cli._print import console, print_json, print_table
+
+if TYPE_CHECKING:
+    from pellucid.studies.thesis_tables import Study
+
+EXAMPLES = """Examples: pellucid study thesis --data wikitext2 -o thesis ;
+pellucid study thesis --data wikitext2 --quick -o thesis ; pellucid study thesis --from thesis -o again"""
+DATA = "PELLUCID_DATA"
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Published studies run again, beside what chance gives.", no_args_is_help=True)
+    group.command(name="thesis", epilog=EXAMPLES)(thesis)
+    app.add_typer(group, name="study")
+
+
+def thesis(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make; it must be new or empty.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The folder of WikiText-2 with its tags (default: wikitext2 where PELLUCID_DATA points)."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small part of the text, for a laptop: less than ten minutes.")
+    ] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Tiny networks, to see that everything works.")] = False,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FOLDER", help="Only draw the numbers in this folder.")
+    ] = None,
+    runs: Annotated[
+        Path | None, typer.Option(help="Where the two trainings are kept, to go on later (default: OUT-runs).")
+    ] = None,
+    device: options.Device = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of both trainings.")] = 0,
+    json: options.Json = False,
+) -> None:
+    """Train the thesis's two networks, compare their layers as it did and word by word, and judge its claims."""
+    from pellucid.saving import check_free
+    from pellucid.studies.thesis_page import write_page
+    from pellucid.studies.thesis_tables import StudyError, read
+
+    check_free(out)
+    if quick and smoke:
+        raise StudyError("--quick and --smoke ask for different sizes of the study; give one of them.")
+    command = shlex.join(["pellucid", *sys.argv[1:]])
+    if source is not None:
+        study = read(source)
+        page = write_page(study, out, command=command)
+    else:
+        from pellucid.studies.thesis import compute
+
+        place = out.resolve()
+        kept = place.with_name(f"{place.name}-runs") if runs is None else runs
+        screen = console(stderr=True)
+        with tempfile.TemporaryDirectory() as room, options.resumable(kept):
+            computed = compute(
+                Path(room) / "numbers",
+                runs=kept,
+                data=_data(data),
+                scale="quick" if quick else "smoke" if smoke else "full",
+                device=device,
+                seed=seed,
+                command=command,
+                say=screen.print,
+            )
+            study = read(computed)
+            page = write_page(study, out, command=command)
+    if json:
+        _print_json(study, page)
+        return
+    _print_tables(study)
+    console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+def _data(given: Path | None) -> Path | None:
+    """The folder of the text: the one given, or where PELLUCID_DATA points."""
+    if given is not None or not os.environ.get(DATA):
+        return given
+    place = Path(os.environ[DATA]) / "wikitext2"
+    return place if place.is_dir() else None
+
+
+def _print_tables(study: Study) -> None:
+    from pellucid.studies import thesis_rows as rows
+
+    for table in (rows.training(study), rows.noise(study), rows.between(study), rows.beside(study)):
+        print_table(table.columns, table.rows, title=table.caption, right=table.numbers)
+    judged = rows.verdicts(study)
+    print_table(judged.columns[:3], [row[:3] for row in judged.rows], title="What stands")
+
+
+def _print_json(study: Study, page: Path) -> None:
+    from dataclasses import asdict
+
+    from pellucid.studies.thesis_claims import claims
+
+    print_json(
+        {
+            "page": str(page),
+            "scale": study.facts["scale"],
+            "claims": [{**asdict(each), "verdict": each.verdict} for each in claims(study)],
+            "scores": [asdict(each) for each in study.scores],
+        }
+    )

@@ -1,0 +1,185 @@
+"""`pellucid train`: a small transformer learns a task from a corpus, and is watched while it does."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pellucid.cli import _corpus as corpora
+from pellucid.cli import _options as options
+from pellucid.cli._groups import spread
+from pellucid.cli._print import console, print_json, print_table
+from pellucid.errors import TrainError
+
+if TYPE_CHECKING:
+    from pellucid.train import Run
+
+EXAMPLES = """Examples: pellucid train lm --corpus grammar:2000 --epochs 5 -o my-lm ;
+pellucid train tagger --corpus en_ewt-ud-train.conllu --valid en_ewt-ud-dev.conllu --label upos -o my-tagger ;
+pellucid train classify --corpus train.tsv --columns text,label --from sentence-transformers/all-MiniLM-L6-v2 -o tuned ;
+pellucid train translate --corpus train.en+train.de --format parallel -o my-translator"""
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network and its vocabulary; None leaves what the preset says."""
+
+    layers: Annotated[int | None, typer.Option(help="Blocks, one above the other.")] = None
+    width: Annotated[int | None, typer.Option(help="Numbers that stand for one token.")] = None
+    heads: Annotated[int | None, typer.Option(help="Attention heads of every block.")] = None
+    feed_forward: Annotated[int | None, typer.Option(help="Neurons of every block.")] = None
+    length: Annotated[int | None, typer.Option(help="Longest text, in tokens.")] = None
+    dropout: Annotated[float | None, typer.Option(help="Share of numbers left out while training, in blocks.")] = None
+    embedding_dropout: Annotated[float | None, typer.Option(help="The same, of embeddings.")] = None
+    vocabulary: Annotated[str | None, typer.Option(help="word (whole words) or bpe (byte pairs).")] = None
+    vocabulary_size: Annotated[int | None, typer.Option(help="Tokens in the vocabulary (0: no limit to words).")] = None
+    least: Annotated[int | None, typer.Option(help="Words that occur less often become <unk>.")] = None
+
+
+@dataclass(frozen=True)
+class Learning:
+    """The training; None leaves what the preset says."""
+
+    epochs: Annotated[int | None, typer.Option(help="How often the corpus is read.")] = None
+    batch: Annotated[int | None, typer.Option(help="Rows of one step.")] = None
+    rows: Annotated[str | None, typer.Option(help="A row is a piece of running text (stream) or a sentence.")] = None
+    optimiser: Annotated[str | None, typer.Option(help="adamw or sgd.")] = None
+    learning_rate: Annotated[float | None, typer.Option(help="The largest on the way.")] = None
+    schedule: Annotated[str | None, typer.Option(help="cosine, step (× decay every few epochs) or constant.")] = None
+    warmup: Annotated[float | None, typer.Option(help="Share of the steps in which the learning rate rises.")] = None
+    decay: Annotated[float | None, typer.Option(help="What the step schedule multiplies by.")] = None
+    decay_every: Annotated[int | None, typer.Option(help="Epochs between those steps.")] = None
+    weight_decay: Annotated[float | None, typer.Option(help="Of matrices, with AdamW.")] = None
+    clip: Annotated[float | None, typer.Option(help="The largest norm of a gradient.")] = None
+    label_smoothing: Annotated[float | None, typer.Option(help="Share of a goal spread over all classes.")] = None
+    masked: Annotated[float | None, typer.Option(help="Share of the tokens that mlm hides.")] = None
+    seed: Annotated[int | None, typer.Option(help="Of weights, order and dropout.")] = None
+
+
+def register(app: typer.Typer) -> None:
+    app.command(name="train", epilog=EXAMPLES)(spread(train))
+
+
+def train(
+    task: Annotated[str, typer.Argument(help="lm, mlm, tagger, translate, classify, qa or nli.")],
+    corpus: corpora.CorpusOption,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder; an unfinished one is gone on with.")],
+    valid: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Text to validate with (default: every tenth document).")
+    ] = None,
+    test: Annotated[str | None, typer.Option(metavar="FILE", help="Text to score on at the end.")] = None,
+    label: Annotated[str | None, typer.Option(help="The label to learn (tagger, classify, nli).")] = None,
+    preset: Annotated[str, typer.Option(help="small, thesis or identifiable.")] = "small",
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="MODEL", help="Fine-tune this model: a folder, hub name or zoo:NAME."),
+    ] = None,
+    no_mask: Annotated[bool, typer.Option("--no-mask", help="Let every token see those after it, too.")] = False,
+    checkpoints: Annotated[
+        str, typer.Option(help="Epochs to keep: all, best, last, or numbers as in 0,1,5,10.")
+    ] = "last",
+    watch: Annotated[
+        bool, typer.Option("--watch/--no-watch", help="Keep what `pellucid dynamics` compares, after every epoch.")
+    ] = True,
+    freeze: Annotated[bool, typer.Option("--freeze", help="Freeze layers that have settled.")] = False,
+    track: Annotated[
+        list[str] | None, typer.Option(help="Also track with tensorboard or mlflow (may be repeated).")
+    ] = None,
+    device: options.Device = None,
+    precision: Annotated[str, typer.Option(help="auto (bfloat16 on a GPU), float32 or bfloat16.")] = "auto",
+    *,
+    network: Network,
+    learning: Learning,
+    shape: corpora.CorpusShape,
+    json: options.Json = False,
+) -> None:
+    """Train a small transformer and keep its log, its checkpoints and what it was like after every epoch."""
+    from pellucid.train import Freeze, settings_for
+    from pellucid.train import train as run_training
+
+    changes = {**_given(network), **_given(learning)}
+    if label is not None:
+        changes["label"] = label
+    if source is not None:
+        changes["source"] = source
+    if no_mask:
+        changes["mask"] = False
+    settings = settings_for(task, preset, **changes)
+    splits = [None if spec is None else shape.open(spec) for spec in (corpus, valid, test)]
+    assert splits[0] is not None
+    with options.resumable(out):
+        run = run_training(
+            splits[0],
+            settings,
+            out,
+            valid=splits[1],
+            test=splits[2],
+            checkpoints=_epochs(checkpoints),
+            watch=watch,
+            freeze=Freeze() if freeze else None,
+            trackers=track or (),
+            device=device,
+            precision=precision,
+            progress=True,
+            command=shlex.join(["pellucid", *sys.argv[1:]]),
+        )
+    _draw(run)
+    if json:
+        print_json({**run.facts, "log": run.log, "test": run.test})
+        return
+    show_run(run)
+
+
+def show_run(run: Run) -> None:
+    """A finished training as a table: its scores beside chance."""
+    last, chance = run.log[-1], run.facts["chance"]
+    rows = [
+        (name, f"{last[f'valid_{name}']:.4g}", "" if name not in chance else f"{chance[name]:.4g}")
+        for name in (key.removeprefix("valid_") for key in last if key.startswith("valid_"))
+        if f"valid_{name}" in last and not name.endswith("seconds") and last[f"valid_{name}"] is not None
+    ]
+    print_table(["validation", f"epoch {last['epoch']}", "chance"], rows, right=[f"epoch {last['epoch']}", "chance"])
+    if run.test is not None:
+        scores = [
+            (name, f"{value:.4g}", f"{run.test['chance'][name]:.4g}" if name in run.test["chance"] else "")
+            for name, value in run.test["scores"].items()
+        ]
+        heads = ["test", f"epoch {run.test['epoch']}", "chance"]
+        print_table(heads, scores, right=heads[1:])
+    screen = console()
+    screen.print(f"The model: {run.checkpoint()}", soft_wrap=True)
+    screen.print(f"Its curves: {run.folder / 'curves.png'}", soft_wrap=True)
+    if (run.folder / "dynamics").is_dir():
+        screen.print(f"How its layers came to be: pellucid dynamics {run.folder} -o OUT", soft_wrap=True)
+
+
+def _draw(run: Run) -> None:
+    """The curves of a run as a picture in its folder."""
+    from io import BytesIO
+
+    from pellucid.saving import write_file
+    from pellucid.train import learning_curves
+
+    drawn = BytesIO()
+    learning_curves(run).plot().savefig(drawn, format="png", dpi=150)
+    write_file(run.folder / "curves.png", drawn.getvalue())
+
+
+def _given(group: Any) -> dict[str, Any]:
+    return {each.name: value for each in fields(group) if (value := getattr(group, each.name)) is not None}
+
+
+def _epochs(text: str) -> str | list[int]:
+    if not any(char.isdigit() for char in text):
+        return text
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise TrainError(
+            f"Checkpoints {text!r} are not understood; write all, best, last, or numbers with commas: 0,1,5,10."
+        ) from None

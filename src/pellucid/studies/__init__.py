@@ -1,0 +1,1 @@
+"""Studies: published tables and figures made again, beside what chance gives."""
