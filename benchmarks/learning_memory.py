@@ -25,7 +25,7 @@ MB = 1 << 20
 def memory(*, threads: int, quick: bool) -> Iterator[Measure]:
     """The peak of a long training over that of a short one, both with a look after every epoch.
 
-    The short one is long enough to have done everything at least once; the same training differs by some 3% each time.
+    The short one is long enough to have done everything at least once; the same training differs by about 5% each time.
     """
     few, many = (told_by(MODULE, str(epochs), threads=threads) for epochs in ((5, 12) if quick else (5, 40)))
     ratio = many["peak"] / few["peak"]

@@ -9,6 +9,7 @@ import pytest
 from pellucid.corpus import Corpus
 from pellucid.model import Model
 from pellucid.train import Run
+from pellucid.train.tasks import TASKS as TASKS_OF_LAB
 
 TINY = ["--layers", "1", "--width", "16", "--heads", "2", "--feed-forward", "32", "--length", "48", "--batch", "8"]
 TINY += ["--epochs", "1", "--vocabulary-size", "400", "--no-watch"]
@@ -85,6 +86,19 @@ def test_a_table_of_one_column_is_read_again_as_json(cli, texts, tmp_path, monke
     assert json.loads(cli(*words)[1])["log"] == told["log"]  # finished: the same again, and nothing trained
 
 
+def test_the_scores_shown_are_those_of_the_model_that_was_kept(cli, texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(texts)
+    scores = iter([9.0, 1.125, 2.0])
+    monkeypatch.setattr(TASKS_OF_LAB["lm"], "evaluate", lambda *_: {"loss": 7.0, "perplexity": next(scores)})
+    words = ["train", "lm", "--corpus", "words.txt", *TINY, "--epochs", "2", "--checkpoints", "best"]
+    code, said, told = cli(*words, "-o", tmp_path / "run")
+    assert code == 0, told
+    assert list(Run.open(tmp_path / "run").checkpoints()) == [1]
+    assert "epoch 1 " in said
+    assert "1.125" in said
+    assert "epoch 2 " not in said
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -102,6 +116,7 @@ def test_a_table_of_one_column_is_read_again_as_json(cli, texts, tmp_path, monke
         (["mlm", "--corpus", "words.txt", "--preset", "identifiable"], "has no network for mlm"),
         (["lm", "--corpus", "words.txt", "--no-mask"], "causal mask"),
         (["lm", "--corpus", "words.txt", "--from", "zoo:nothing"], "zoo"),
+        (["lm", "--corpus", "words.txt", "--device", "abacus"], "The device 'abacus' cannot be used"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(cli, texts, tmp_path, monkeypatch, words, sentence):

@@ -13,7 +13,7 @@ from torch.nn import functional
 from pellucid import Batch, Model
 from pellucid.errors import ModelError, TrainError
 from pellucid.model.sites import KINDS
-from pellucid.train.architectures import build, fine_tuned, frozen, ready
+from pellucid.train.architectures import build, fine_tuned, ready
 from pellucid.train.architectures_weights import sinusoids
 from pellucid.train.settings import settings_for
 from pellucid.train.vocabulary import vocabulary_for
@@ -27,6 +27,11 @@ TASKS = {
     "identifiable": ("lm", "tagger", "classify", "qa", "nli"),
 }
 EVERY = [(preset, task) for preset, tasks in TASKS.items() for task in tasks]
+
+
+def frozen(network) -> list[str]:
+    """The names of the parameters that are not trained."""
+    return [name for name, parameter in network.named_parameters() if not parameter.requires_grad]
 
 
 def settings(task, preset="small", **changes):

@@ -19,6 +19,7 @@ from pellucid.corpus import Corpus
 from pellucid.errors import TrainError
 from pellucid.model import Model
 from pellucid.similarity import grid
+from pellucid.train import dynamics_looks
 from pellucid.train.dynamics import Dynamics, Watcher
 from pellucid.train.dynamics_looks import MOMENTS, PATTERNS, SAMPLE, sample_hash
 from pellucid.train.settings import Settings
@@ -92,6 +93,25 @@ def debiased_cka(x: np.ndarray, y: np.ndarray) -> float:
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def test_a_kill_while_a_look_is_replaced_leaves_no_epoch_of_another_name(tmp_path, monkeypatch):
+    watcher, _ = watched(tmp_path, epochs=2)
+    gone, real = watcher.looks.place(1), dynamics_looks.shutil.rmtree
+
+    def dying(path, **options):
+        real(path, **options)
+        if path == gone:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dynamics_looks.shutil, "rmtree", dying)
+        with pytest.raises(KeyboardInterrupt):
+            watcher.look(1)
+    assert Dynamics.open(tmp_path).epochs == (0,)
+    watcher.look(1)
+    assert Dynamics.open(tmp_path).epochs == (0, 1)
+    assert sorted(place.name for place in watcher.folder.iterdir() if place.is_dir()) == ["epoch-0000", "epoch-0001"]
 
 
 def test_the_sampled_rows_are_those_of_the_network(runs):

@@ -19,6 +19,7 @@ def about(**changes: object) -> dict[str, object]:
         "settings": settings_for("lm").to_json(),
         "labels": None,
         "best": {"metric": "perplexity", "larger": False},
+        "corpora": {},
         **changes,
     }
 
@@ -64,6 +65,7 @@ def test_the_best_epoch_is_the_first_of_equals(tmp_path: Path) -> None:
         (None, "it has no run.json"),
         ("{", "damaged"),
         ("[]", "damaged"),
+        ('{"format": 1}', "damaged"),
         (json.dumps(about(format=2)), "format 2.*update"),
         (json.dumps(about(format=0)), "format 0.*version that made it"),
     ],

@@ -55,7 +55,7 @@ def watcher(looks: dict[str, list[float]]) -> SimpleNamespace:
     def sample(epoch: int):
         return None, View({site: STILL + levels[epoch] * noise[site][epoch] for site, levels in looks.items()})
 
-    return SimpleNamespace(looks=SimpleNamespace(sample=sample))
+    return SimpleNamespace(looks=SimpleNamespace(sample=sample, epochs=range(50)))
 
 
 def freeze(network, names) -> None:
@@ -161,7 +161,7 @@ def test_a_slow_drift_is_no_standstill():
         turned = epoch * np.pi / 16
         return None, View({"resid.1": np.cos(turned) * STILL + np.sin(turned) * away})
 
-    drifting = SimpleNamespace(looks=SimpleNamespace(sample=sample))
+    drifting = SimpleNamespace(looks=SimpleNamespace(sample=sample, epochs=range(50)))
     freezer = Freezer(Freeze(threshold=0.9, patience=1), gpt2(2))
     assert freezer.after(4, drifting)
     assert not Freezer(Freeze(threshold=0.9, patience=4), gpt2(2)).after(5, drifting)

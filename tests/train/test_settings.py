@@ -1,9 +1,11 @@
 """Settings: defaults of every task and preset, and one clear sentence for what cannot be."""
 
+from dataclasses import replace
+
 import pytest
 
 from pellucid.errors import TrainError
-from pellucid.train.settings import PRESETS, TASK_NAMES, Settings, changed, settings_for
+from pellucid.train.settings import PRESETS, TASK_NAMES, Settings, settings_for
 
 
 def test_the_thesis_trains_as_published() -> None:
@@ -44,7 +46,10 @@ def test_fine_tuning_is_gentler_but_does_as_it_is_told() -> None:
         ({"learning_rate": 0.0}, "learning_rate=0.0"),
         ({"optimiser": "lion"}, "adamw, sgd"),
         ({"width": 100, "heads": 6}, "cannot be shared out among 6 heads"),
+        ({"learning_rate": float("inf")}, "learning_rate=inf"),
+        ({"seed": -1}, "seed=-1"),
         ({"warmup": 2}, "warmup=2"),
+        ({"weight_decay": -1.0}, "weight_decay=-1.0"),
     ],
 )
 def test_what_cannot_be_is_said(changes: dict[str, object], told: str) -> None:
@@ -52,7 +57,7 @@ def test_what_cannot_be_is_said(changes: dict[str, object], told: str) -> None:
         settings_for("lm", **changes)
     if "layer" not in changes:
         with pytest.raises(TrainError, match=told):
-            changed(settings_for("lm"), **changes)
+            replace(settings_for("lm"), **changes)
 
 
 def test_unknown_names_list_what_exists() -> None:

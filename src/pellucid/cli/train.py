@@ -136,8 +136,9 @@ def train(
 
 
 def show_run(run: Run) -> None:
-    """A finished training as a table: its scores beside chance."""
-    last, chance = run.log[-1], run.facts["chance"]
+    """A finished training as a table: the scores of the model that was kept last, beside chance."""
+    kept = max(run.checkpoints())
+    last, chance = next(row for row in run.log if row["epoch"] == kept), run.facts["chance"]
     rows = [
         (name, f"{last[f'valid_{name}']:.4g}", "" if name not in chance else f"{chance[name]:.4g}")
         for name in (key.removeprefix("valid_") for key in last if key.startswith("valid_"))

@@ -112,7 +112,7 @@ def open_source(
         raise ModelError(f"There is no attention setting {attention!r}; use 'fused' or 'eager'.")
     if head not in ("auto", *HEADS):
         raise ModelError(f"There is no head called {head!r}; the heads are auto, {listing(HEADS)}.")
-    device = _usable(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = usable(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     name, source = str(source), _local(source)
     with _plain_errors(name), quiet():
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
@@ -142,7 +142,7 @@ def open_source(
     return Opened(module.eval(), tokenizer, attention, name, tuple(notes))
 
 
-def _usable(device: str | torch.device) -> torch.device:
+def usable(device: str | torch.device) -> torch.device:
     """The device, if something can be put there."""
     try:
         return torch.empty(0, device=device).device

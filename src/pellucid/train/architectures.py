@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import transformers
-from torch import nn
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -120,11 +119,6 @@ def ready(network: PreTrainedModel, settings: Settings) -> PreTrainedModel:
     if settings.source is None:
         _set_embedding_dropout(network, settings.embedding_dropout)
     return network.train()
-
-
-def frozen(network: nn.Module) -> list[str]:
-    """The names of the parameters that are not trained."""
-    return [name for name, parameter in network.named_parameters() if not parameter.requires_grad]
 
 
 def _check(settings: Settings, labels: Sequence[str] | None) -> None:

@@ -136,7 +136,7 @@ class Looks:
         others = {name: state for name, state in found.states.items() if name != sample}
         others |= {f"{_PILOT}{name}": state for name, state in found.pilots.items()}
         told = {"epoch": epoch, "model": facts_to_json(found.models[0]), "sample": sample_hash(found.states[sample])}
-        fresh = place.with_name(f"{place.name}.new")
+        fresh = place.with_name(f".{place.name}.new")  # where a kill leaves it, it is not taken for an epoch
         shutil.rmtree(fresh, ignore_errors=True)
         with whole_folder(fresh) as work:
             save_states(work / SAMPLE, {sample: found.states[sample]}, durable=False)

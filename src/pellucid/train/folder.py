@@ -43,6 +43,8 @@ class Run:
         try:
             facts = json.loads((place / ABOUT).read_text(encoding="utf-8"))
             written = facts["format"]
+            if written == FORMAT and not {"settings", "state", "labels", "best", "corpora"} <= facts.keys():
+                raise ValueError("it lacks what every run has")
         except FileNotFoundError:
             raise TrainError(
                 f"{str(place)!r} is not the folder of a training: it has no {ABOUT}; `pellucid train` makes one."

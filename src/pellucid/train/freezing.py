@@ -70,13 +70,16 @@ class Freezer:
     def after(self, epoch: int, watcher: Watcher) -> list[str]:
         """The names of the parameters to freeze from now on, seeing the looks up to this epoch.
 
-        A layer that is not watched (as those of a decoder beside its encoder) is not frozen, nor any above it.
+        A layer that is not watched (as those of a decoder beside its encoder) is not frozen, nor any above it; and
+        none at all while one of the looks that count is missing, as of a training that was not watched at first.
         """
         wanted: list[str] = []
         seen = range(epoch - self.freeze.patience, epoch + 1)
         if seen[0] < 1 or self.layers == len(self._below):
             return wanted
-        assert watcher.looks is not None, "there is a look before training"
+        assert watcher.looks is not None, "this epoch was looked at"
+        if not set(seen).issubset(watcher.looks.epochs):
+            return wanted
         samples = [watcher.looks.sample(each)[1] for each in seen]
         for site, names in list(self._below.items())[self.layers :]:
             if site not in samples[0].keys or not self._settled([sample.rows(site) for sample in samples]):

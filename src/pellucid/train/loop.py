@@ -11,6 +11,7 @@ import torch
 from pellucid.collect.lock import locked
 from pellucid.collect.progress import Progress
 from pellucid.errors import TrainError, listing
+from pellucid.model.loading import usable
 from pellucid.train import folder as folders
 from pellucid.train.dynamics_watching import Watcher
 from pellucid.train.folder import Run
@@ -55,7 +56,7 @@ def train(
     `save_every` seconds.
     """
     place, kept = Path(folder), _kept(checkpoints, settings.epochs)
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = usable(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if precision not in PRECISIONS:
         raise TrainError(f"There is no precision {precision!r}; there are {listing(PRECISIONS)}.")
     if freeze is not None and not watch:
@@ -100,7 +101,9 @@ def _kept(checkpoints: str | Iterable[int], epochs: int) -> str | frozenset[int]
 
 def _begun(folder: Path, corpus: Corpus, valid: Corpus, test: Corpus | None, settings: Settings) -> Run | None:
     """The run that is in the folder already, or None; one of another kind is refused."""
-    if not folder.exists() or not any(item.name != ".lock" for item in folder.iterdir()):
+    if not folder.is_dir():
+        return None
+    if all(item.name == ".lock" or item.name.endswith(".part") for item in folder.iterdir()):  # killed before it began
         return None
     run = Run.open(folder)
     old, new = run.facts["settings"], settings.to_json()

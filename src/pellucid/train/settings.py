@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from pellucid.errors import TrainError, listing
@@ -81,8 +82,12 @@ class Settings:
         if not 0 <= self.warmup <= 1:
             raise TrainError(f"warmup={self.warmup} is no share of the steps; give 0 to 1.")
         for name in ("learning_rate", "decay", "clip"):
-            if not getattr(self, name) > 0:
-                raise TrainError(f"{name}={getattr(self, name)} cannot be used; give more than 0.")
+            if not 0 < getattr(self, name) < math.inf:
+                raise TrainError(f"{name}={getattr(self, name)} cannot be used; give a number over 0.")
+        if self.seed < 0:
+            raise TrainError(f"seed={self.seed} cannot be used; give 0 or more.")
+        if not self.weight_decay >= 0:
+            raise TrainError(f"weight_decay={self.weight_decay} would make weights grow; give 0 or more.")
         if self.source is None and self.width % self.heads and self.preset != "identifiable":
             raise TrainError(
                 f"A width of {self.width} cannot be shared out among {self.heads} heads; choose a multiple of them."
@@ -178,11 +183,6 @@ def settings_for(task: str, preset: str = "small", **changes: Any) -> Settings:
     common = _THESIS if preset == "thesis" else {}
     tuned = _TUNED if changes.get("source") is not None else {}
     return Settings(task, preset, **{**common, **defaults, **tuned, **changes})
-
-
-def changed(settings: Settings, **changes: Any) -> Settings:
-    """The same settings with changes, checked again."""
-    return replace(settings, **changes)
 
 
 def _choose(given: str, among: Any, what: str, several: str) -> None:

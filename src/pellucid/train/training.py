@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,7 @@ class Training:
         self.spent = 0.0  # seconds, before this process too
         self.training = 0.0  # seconds of the steps of the epoch under way
         self.frozen: list[str] = []
+        self.good: tuple[int, dict[str, torch.Tensor]] | None = None  # the last epoch that is done, and its weights
         self.began = self.saved = time.perf_counter()
 
     def run(self) -> Run:
@@ -65,6 +66,7 @@ class Training:
         if latest is not None:
             self._restore(latest)
             self._write_tables()
+        self._drop()
         for tracker in self.trackers:
             tracker.begin(folders.Run(self.folder, self.facts))
         if latest is None:
@@ -103,27 +105,43 @@ class Training:
         """The losses of the steps up to a number; one that is no number ends the training."""
         wrong = next((place for place, loss in enumerate(losses) if not math.isfinite(loss)), None)
         if wrong is not None:
-            self._stop(epoch, number - len(losses) + wrong + 1)
+            self._stop(f"The loss was no number at step {number - len(losses) + wrong + 1} (epoch {epoch})")
         self.total += sum(losses)
         self.rows.append({"step": number, "epoch": epoch, "loss": sum(losses) / len(losses)})
 
-    def _stop(self, epoch: int, number: int) -> None:
-        good = folders.read_latest(self.folder)
+    def _check_weights(self) -> None:
+        """Weights that are no numbers end the training before anything of them is kept."""
+        if not all(bool(torch.isfinite(weight).all()) for weight in self.prepared.network.parameters()):
+            number = self.epoch * self.per_epoch + self.step
+            self._stop(f"The weights were no numbers any more after step {number} (epoch {self.epoch + 1})")
+
+    def _stop(self, why: str) -> None:
+        """Ends a training that has gone wrong; the last good epoch is kept, whichever were wanted."""
+        if self.good is not None and self.kept != "best":  # the best so far is there already
+            epoch, weights = self.good
+            self._put(weights)
+            folders.write_checkpoint(self.folder, epoch, self.prepared.network, self.prepared.tokenizer)
+        state = folders.read_latest(self.folder)
         kept = (
-            "nothing was kept" if good is None else f"its last good state, after step {good.facts['number']}, is kept"
+            "no state to go on from was saved yet"
+            if state is None
+            else f"its last good state, after step {state.facts['number']}, is kept"
         )
         checkpoints = folders.Run(self.folder, self.facts).checkpoints()
         told = f"; the last checkpoint is that of epoch {max(checkpoints)}" if checkpoints else ""
         message = (
-            f"The loss was no number at step {number} (epoch {epoch}), so training stopped: {kept} in "
-            f"{str(self.folder)!r}{told}. A lower learning rate or a smaller clip usually helps."
+            f"{why}, so training stopped: {kept} in {str(self.folder)!r}{told}. A lower learning rate or a smaller "
+            "clip usually helps."
         )
         folders.write_about(self.folder, {**self.facts, "state": "stopped", "why": message})
+        for tracker in self.trackers:
+            tracker.end(None)
         raise TrainError(message)
 
     def _close(self, epoch: int) -> None:
         """After an epoch: scores, log, checkpoint, a look inside, freezing, and the state to go on from."""
         network = self.prepared.network
+        self._check_weights()
         row: Row = {"epoch": epoch, "step": epoch * self.per_epoch, "seconds": 0.0}
         if epoch:
             number = epoch * self.per_epoch
@@ -147,6 +165,7 @@ class Training:
         row["seconds"] = self.spent + time.perf_counter() - self.began
         self.log.append(row)
         self.epoch, self.step, self.total, self.training = epoch, 0, 0.0, 0.0
+        self.good = epoch, {name: weight.detach().clone() for name, weight in network.named_parameters()}
         self._keep(epoch)
         self._write_tables()
         for tracker in self.trackers:
@@ -172,25 +191,37 @@ class Training:
 
     def _keep(self, epoch: int) -> None:
         """Keeps the epoch as a checkpoint where it is wanted."""
-        network, tokenizer = self.prepared.network, self.prepared.tokenizer
+        last = epoch == self.settings.epochs
         if self.kept == "best":
-            task = self.prepared.task
-            if folders.best_epoch(self.log, f"valid_{task.best}", larger=task.larger_is_better) == epoch:
-                folders.write_checkpoint(self.folder, epoch, network, tokenizer)
-                for other in folders.Run(self.folder, self.facts).checkpoints():
-                    if other != epoch:
-                        folders.drop_checkpoint(self.folder, other)
-            return
-        chosen = self.kept == "all" if isinstance(self.kept, str) else epoch in self.kept
-        if chosen or epoch == self.settings.epochs:
-            folders.write_checkpoint(self.folder, epoch, network, tokenizer)
+            none = not folders.Run(self.folder, self.facts).checkpoints()  # as where another choice was made at first
+            chosen = self._best() == epoch or (last and none)
+        else:
+            chosen = last or (self.kept == "all" if isinstance(self.kept, str) else epoch in self.kept)
+        if chosen:
+            folders.write_checkpoint(self.folder, epoch, self.prepared.network, self.prepared.tokenizer)
+
+    def _best(self) -> int:
+        task = self.prepared.task
+        return folders.best_epoch(self.log, f"valid_{task.best}", larger=task.larger_is_better)
+
+    def _drop(self) -> None:
+        """Drops the checkpoints of epochs that are still to come, and all but the best where that alone is kept.
+
+        The one that was best before goes no sooner than the state to go on from knows of a better one.
+        """
+        there = folders.Run(self.folder, self.facts).checkpoints()
+        done = [row["epoch"] for row in self.log]
+        keep = [epoch for epoch in there if epoch in done]
+        if self.kept == "best" and keep and self._best() in keep:
+            keep = [self._best()]
+        for epoch in there:
+            if epoch not in keep:
+                folders.drop_checkpoint(self.folder, epoch)
 
     def _save(self) -> None:
         """The state to go on from; one with weights that are no numbers is never written."""
-        weights = dict(self.prepared.network.named_parameters())
-        if not all(bool(torch.isfinite(weight).all()) for weight in weights.values()):
-            self._stop(self.epoch + 1, self.epoch * self.per_epoch + self.step + 1)
-        tensors = {f"network/{name}": weight for name, weight in weights.items()}
+        self._check_weights()
+        tensors = {f"network/{name}": weight for name, weight in self.prepared.network.named_parameters()}
         for place, state in self.steps.optimiser.state_dict()["state"].items():
             tensors.update({f"optimiser/{place}/{name}": torch.as_tensor(value) for name, value in state.items()})
         tensors["random/cpu"] = torch.get_rng_state()
@@ -208,7 +239,14 @@ class Training:
             "frozen": self.frozen,
         }
         folders.write_latest(self.folder, Latest(tensors, facts))
+        self._drop()
         self.saved = time.perf_counter()
+
+    def _put(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Puts weights, by the names of the parameters, into the network."""
+        with torch.no_grad():
+            for name, parameter in self.prepared.network.named_parameters():
+                parameter.copy_(weights[name])
 
     def _restore(self, latest: Latest) -> None:
         """Takes up the state in which an earlier process left off."""
@@ -217,9 +255,7 @@ class Training:
         self.log, self.rows = list(facts["log"]), list(facts["rows"])
         self.spent, self.training = facts["seconds"], facts["training"]
         self._freeze(facts["frozen"])
-        with torch.no_grad():
-            for name, parameter in self.prepared.network.named_parameters():
-                parameter.copy_(tensors[f"network/{name}"])
+        self._put({name.removeprefix("network/"): tensor for name, tensor in tensors.items()})
         state: dict[int, dict[str, Any]] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimiser/"):
@@ -229,9 +265,6 @@ class Training:
         torch.set_rng_state(tensors["random/cpu"])
         if "random/cuda" in tensors and self.steps.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["random/cuda"], self.steps.device)
-        for epoch in folders.Run(self.folder, self.facts).checkpoints():
-            if epoch > self.epoch:
-                folders.drop_checkpoint(self.folder, epoch)
         self.bar.say(f"going on after step {facts['number']:,} (epoch {self.epoch + 1})")
 
     def _finish(self) -> Run:
@@ -256,7 +289,9 @@ class Training:
 def _load_weights(network: Any, folder: Path) -> None:
     from safetensors.torch import load_file
 
-    network.load_state_dict(load_file(folder / "model.safetensors"), strict=False)  # tied weights are stored once
+    missing, unknown = network.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
+    tied = set(network.state_dict()).difference(name for name, _ in network.named_parameters())  # stored once
+    assert not unknown and set(missing) <= tied, "a checkpoint has the names of its network"
 
 
 def _line(row: Row) -> str:

@@ -108,7 +108,7 @@ TO_PERSON = _listed("""
 """)
 WITH_CLAUSE = _listed("""
     say:said:said think:thought:thought know:knew:known believe claim explain notice remember discover suspect
-    realise admit insist understand:understood:understood
+    realise admit:admitted:admitted insist understand:understood:understood
 """)
 WITH_INFINITIVE = _listed("want try hope decide plan:planned:planned begin:began:begun refuse promise")
 LINKING = _listed("seem become:became:become look feel:felt:felt remain")
