@@ -55,16 +55,17 @@ def same(one: Found, other: Found) -> bool:
     )
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("options", [{}, {"engine": "processes", "workers": 2}], ids=["inline", "processes"])
+@pytest.mark.parametrize(
+    ("mixed", "options"),
+    [(False, {}), (True, {}), (True, {"engine": "processes", "workers": 2})],
+    ids=["inline", "inline-mixed", "processes-mixed"],
+)
 def test_the_states_are_those_in_memory_to_the_bit(
     temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mixed: bool, options: dict[str, Any]
 ) -> None:
     """Also where a shard holds several document groups, as it does where states are large."""
     if mixed:
         monkeypatch.setattr(sweeping, "LARGE", 0)
-    elif options:
-        pytest.skip("once is enough")
     corpus = stories(40)
     kept = sweep(reader("gpt2"), corpus, WANTED, folder=tmp_path / "memory", **SMALL)
     for folder in (None, tmp_path / "disk"):

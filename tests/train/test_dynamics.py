@@ -294,6 +294,8 @@ def test_scores_of_samples_are_those_of_the_stored_rows(runs):
     np.testing.assert_allclose(found.values[0], expected, rtol=0, atol=1e-11)
     assert found.axes["left"] == one.sites
     assert found.axes["right"] == two.sites
+    assert found.resampled.endswith("sampled words")
+    assert "all words" not in found.resampled
     part = one.compare(1, 3, other=two, left="resid.1,resid.2", right="resid.0")
     np.testing.assert_allclose(part.values[0], expected[1:3, :1], rtol=0, atol=1e-11)
     shared = one.alike(1, 3, other=two)

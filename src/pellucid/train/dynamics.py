@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +96,9 @@ class Dynamics:
         """
         looks = self.looks if other is None else other.looks
         pair = beside(Seen.of(self.looks, epoch), Seen.of(looks, other_epoch), chosen(scores), every=True)
-        return grid_of(pair, scores, left=_keyed(0, left), right=_keyed(1, right), interval=interval)
+        found = grid_of(pair, scores, left=_keyed(0, left), right=_keyed(1, right), interval=interval)
+        sampled = f"the {pair.words:,} sampled words"  # all that this comparison has, yet not all of the text
+        return replace(found, resampled=re.sub(r"\ball words(?: \(moments in memory\))?", sampled, found.resampled))
 
     def alike(
         self, epoch: int, other_epoch: int, score: str = "cka", *, other: Dynamics | None = None
