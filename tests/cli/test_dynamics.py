@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -101,6 +103,31 @@ def test_refusals_write_nothing(cli, runs, tmp_path, arguments, sentence):
     assert sentence in told
     assert len(told.strip().splitlines()) == 1
     assert not out.exists()
+
+
+def test_a_sentence_needs_checkpoints(cli, runs, tmp_path):
+    """Without --epochs the pictures are of epochs that were saved; without any, or of others, one sentence says so."""
+    run = tmp_path / "run"
+    shutil.copytree(runs / "one", run)
+    (tmp_path / ".out.0123abcd.part").mkdir()  # of one that was killed
+    shutil.rmtree(run / "checkpoints/epoch-0000")
+    words = ["--sentence", "The dog sleeps", "-o", tmp_path / "out"]
+    code, _, _ = cli("dynamics", run, *words)
+    assert code == 0
+    assert {item.name for item in tmp_path.iterdir()} == {"run", "out"}
+    drawn = (tmp_path / "out/figures/heads-pattern-0.svg").read_text(encoding="utf-8")
+    assert re.findall(r">([^<]*)</text>", drawn)[:6] == ["0", "1", "head", "1", "2", "epoch"]
+    words[-1] = tmp_path / "refused"
+    code, _, told = cli("dynamics", run, *words, "--epochs", "0,1")
+    assert code == 2
+    assert "has those of epochs 1, 2 alone; leave --sentence out" in " ".join(told.split())
+    shutil.rmtree(run / "checkpoints")
+    code, _, told = cli("dynamics", run, *words)
+    assert code == 2
+    assert "has none; leave --sentence out" in " ".join(told.split())
+    assert len(told.strip().splitlines()) == 1
+    assert not (tmp_path / "refused").exists()
+    assert cli("dynamics", run, *words, "--no-heads")[0] == 0  # no pictures, no checkpoints
 
 
 def test_other_folders_and_too_many_runs_are_refused(cli, runs, tmp_path):

@@ -131,6 +131,14 @@ def test_a_folder_without_config(tmp_path):
     one_sentence(caught)
 
 
+def test_a_folder_of_a_training_names_its_last_checkpoint(tmp_path):
+    for epoch in (2, 10):
+        (tmp_path / "checkpoints" / f"epoch-{epoch}").mkdir(parents=True)
+        (tmp_path / "checkpoints" / f"epoch-{epoch}" / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"has no config.json.*Did you mean .*epoch-10'"):
+        Model.load(tmp_path)
+
+
 def test_a_file_instead_of_a_folder(gpt2_folder):
     with pytest.raises(ModelError, match="is a file; give the folder"):
         Model.load(gpt2_folder / "config.json")

@@ -15,7 +15,8 @@ from pellucid.similarity.cka import debiased_cka
 from pellucid.similarity.pair import pair_of_rows
 from pellucid.studies import thesis_rows as rows
 from pellucid.studies.thesis import RANDOM_SEED, SCALES, compute, generated, slow_epochs, wikitext
-from pellucid.studies.thesis_claims import claims, cut_of, settled
+from pellucid.studies.thesis_claims import claims
+from pellucid.studies.thesis_claims_layers import cut_of, settled
 from pellucid.studies.thesis_gather import Reader, grouping_of, running_text
 from pellucid.studies.thesis_tables import FORMAT, KINDS, Score, Study, StudyError, read, write
 from pellucid.train import Run

@@ -51,6 +51,41 @@ def test_the_latest_state_is_exact(tmp_path: Path) -> None:
         folders.read_latest(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [({"format": 2}, r"has format 2, and this Pellucid reads format 1; go on with"), ({}, "damaged"), ([], "damaged")],
+)
+def test_a_state_of_another_version_is_refused(tmp_path: Path, written: object, told: str) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"network/a": torch.zeros(2)}, tmp_path / folders.LATEST, {"about": json.dumps(written)})
+    with pytest.raises(TrainError, match=told):
+        folders.read_latest(tmp_path)
+
+
+def test_what_a_kill_left_half_written_is_found_and_nothing_else(tmp_path: Path) -> None:
+    left = [".run.json.0123abcd.part", "checkpoints/.epoch-0001.89abcdef.part/model.safetensors"]
+    left += ["dynamics/.epoch-0002.new/look.json", "dynamics/..epoch-0003.new.00000000.part/look.json"]
+    mine = ["run.json", ".lock", "mine.part", ".notes.part", "checkpoints/epoch-0001/model.safetensors"]
+    mine += ["dynamics/epoch-0002/look.json", "other/.x.0123abcd.part"]
+    for name in [*left, *mine]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert len(folders.leftovers(tmp_path)) == len(left)
+    folders.clear_leftovers(tmp_path)
+    there = {str(item.relative_to(tmp_path)) for item in tmp_path.rglob("*") if item.is_file()}
+    assert there == set(mine)
+    assert {item.name for item in (tmp_path / "checkpoints").iterdir()} == {"epoch-0001"}
+    assert folders.leftovers(tmp_path / "nowhere") == []
+
+
+def test_what_was_left_beside_a_folder_goes_by_its_name_alone(tmp_path: Path) -> None:
+    for name in (".out.0123abcd.part", ".out2.0123abcd.part", ".out.part", "out.0123abcd.part"):
+        (tmp_path / name).mkdir()
+    folders.clear_beside(tmp_path / "out")
+    assert {item.name for item in tmp_path.iterdir()} == {".out2.0123abcd.part", ".out.part", "out.0123abcd.part"}
+
+
 def test_the_best_epoch_is_the_first_of_equals(tmp_path: Path) -> None:
     folders.write_about(tmp_path, about())
     rows = [{"epoch": 0, "valid_perplexity": 90.0}, {"epoch": 1, "valid_perplexity": 7.0}]

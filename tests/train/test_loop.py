@@ -83,6 +83,10 @@ class Killed(BaseException):
     """What stops a training half-way in these tests."""
 
 
+def killed(*_: Any) -> Any:
+    raise Killed
+
+
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
 @pytest.mark.parametrize("stop", [(1, 3), (2, 0), (3, 7)])
 def test_an_interrupted_training_goes_on_to_the_same_curve(
@@ -250,6 +254,25 @@ def test_bad_input_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(TrainError, match="precision"):
         train(TEXT, tiny(), tmp_path / "run", precision="int8")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_can_be_gone_on_from_as_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = train(TEXT, tiny(), tmp_path / "first", checkpoints="all", watch=False)
+    tuned = train(TEXT, tiny(source=str(tmp_path / "first"), epochs=1), tmp_path / "tuned", watch=False)
+    assert tuned.log[0]["valid_loss"] == pytest.approx(first.log[-1]["valid_loss"], rel=1e-6)
+    assert tuned.log[0]["valid_loss"] != pytest.approx(first.log[1]["valid_loss"], rel=1e-3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Steps, "take", killed)
+        with pytest.raises(Killed):
+            train(TEXT, tiny(), tmp_path / "cut", checkpoints="all", watch=False)
+    asked = tiny(source=str(tmp_path / "cut"))
+    kept = str(tmp_path / "cut" / "checkpoints" / "epoch-0000")
+    with pytest.raises(TrainError, match=f"not finished, so it has no last network.*such as '{kept}'"):
+        train(TEXT, asked, tmp_path / "new", watch=False)
+    folders.drop_checkpoint(tmp_path / "cut", 0)
+    with pytest.raises(TrainError, match=r"go on with it \(it has kept no epoch yet\)"):
+        train(TEXT, asked, tmp_path / "new", watch=False)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_tenth_of_the_documents_is_held_out() -> None:

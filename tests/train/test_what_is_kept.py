@@ -126,6 +126,49 @@ def test_a_kill_before_the_first_file_was_whole_is_no_hindrance(tmp_path: Path) 
     place.mkdir()
     (place / ".run.json.0123abcd.part").write_text('{"form')
     assert train(TEXT, tiny(epochs=1), place, watch=False).finished
+    assert not list(place.rglob("*.part"))
+
+
+def test_what_a_kill_left_half_written_goes_when_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        killed_at(patch, 2)
+        with pytest.raises(Killed):
+            train(TEXT, tiny(), place, checkpoints="all", save_every=0)
+    for name in ("checkpoints/.epoch-0002.0123abcd.part", "dynamics/.epoch-0002.new"):
+        (place / name).mkdir()
+    (place / ".latest.safetensors.89abcdef.part").write_bytes(b"half")
+    assert train(TEXT, tiny(), place, checkpoints="all").finished
+    assert not [item for item in place.rglob(".*") if item.name != ".lock"]
+
+
+def test_a_state_of_another_network_or_version_is_refused_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        killed_at(patch, 2)
+        with pytest.raises(Killed):
+            train(TEXT, tiny(), place, watch=False, save_every=0)
+    state = folders.read_latest(place)
+    assert state is not None
+    names = sorted(name for name in state.tensors if name.startswith("network/"))
+    others = {(f"{name}.renamed" if name == names[0] else name): tensor for name, tensor in state.tensors.items()}
+    for latest, told in (
+        (folders.Latest(others, state.facts), "another network than these libraries build"),
+        (folders.Latest(state.tensors, {**state.facts, "format": 9}), "has format 9"),
+    ):
+        folders.write_latest(place, latest)
+        before = {item: item.read_bytes() for item in place.rglob("*") if item.is_file()}
+        with pytest.raises(TrainError, match=told):
+            train(TEXT, tiny(), place, watch=False)
+        assert {item: item.read_bytes() for item in place.rglob("*") if item.is_file()} == before
+    (place / folders.LATEST).unlink()
+    with caplog.at_level("INFO", "pellucid"):
+        assert train(TEXT, tiny(), place, watch=False).finished
+    assert "no state to go on from was saved yet, so training begins from the start" in caplog.messages
 
 
 def test_a_file_is_no_folder_and_a_device_must_exist(tmp_path: Path) -> None:

@@ -64,8 +64,10 @@ def dynamics(
     from pellucid.saving import check_free
     from pellucid.similarity.metrics import chosen
     from pellucid.train.dynamics import Dynamics
+    from pellucid.train.folder import clear_beside
 
     check_free(out)
+    clear_beside(out)
     scores = [metric.name for metric in chosen(metrics)]
     if len(runs) > 2:
         raise TrainError(f"{len(runs)} runs were given; one or two can be looked at together.")
@@ -81,9 +83,10 @@ def dynamics(
         screen.print(line)
 
     shown = _shown(opened[0], epochs)
+    pictured = shown if sentence is None or not heads else _saved(opened[0], shown if epochs else None)
     with _told_warnings(say):
         learned = _gathered(opened, text, scores, shown, True if intervals else None)
-    learned = replace(learned, heads=_heads(opened[0], sentence, shown)) if heads else learned
+    learned = replace(learned, heads=_heads(opened[0], sentence, pictured)) if heads else learned
     command = shlex.join(["pellucid", *sys.argv[1:]])
     one = opened[0]
     words = f"{one.words:,} sampled words" if text is None else "all words"
@@ -129,9 +132,7 @@ def _shown(run: Dynamics, asked: str | None) -> list[int]:
     from pellucid.errors import TrainError
 
     if asked is None:
-        count = len(run.epochs)
-        places = sorted({round(place * (count - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
-        return [run.epochs[place] for place in places]
+        return _spread(run.epochs)
     try:
         wanted = [int(part) for part in asked.split(",")]
     except ValueError:
@@ -141,6 +142,30 @@ def _shown(run: Dynamics, asked: str | None) -> list[int]:
     for epoch in wanted:
         run.looks.look(epoch)
     return list(dict.fromkeys(wanted))
+
+
+def _spread(epochs: Sequence[int]) -> list[int]:
+    """A few epochs from the first to the last."""
+    places = sorted({round(place * (len(epochs) - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
+    return [epochs[place] for place in places]
+
+
+def _saved(run: Dynamics, asked: Sequence[int] | None) -> list[int]:
+    """The epochs of pictures of a new sentence, which need checkpoints: those asked for, else some that were saved."""
+    from pellucid.errors import TrainError, listing
+    from pellucid.train import Run
+
+    saved = Run.open(run.folder).checkpoints()
+    absent = [epoch for epoch in asked or () if epoch not in saved]
+    if absent or not saved:
+        those = "that of epoch" if len(saved) == 1 else "those of epochs"
+        has = f"{those} {listing(saved, most=60)} alone" if saved else "none"
+        raise TrainError(
+            f"A --sentence of your own is read by saved checkpoints, and the run in {str(run.folder)!r} has {has}; "
+            "leave --sentence out for the one that was kept of every epoch, name saved ones with --epochs, or train "
+            "with --checkpoints all."
+        )
+    return _spread(list(saved)) if asked is None else list(asked)
 
 
 def _heads(run: Dynamics, sentence: str | None, shown: Sequence[int]) -> Heads:

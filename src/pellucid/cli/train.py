@@ -77,7 +77,9 @@ def train(
     preset: Annotated[str, typer.Option(help="small, thesis or identifiable.")] = "small",
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="MODEL", help="Fine-tune this model: a folder, hub name or zoo:NAME."),
+        typer.Option(
+            "--from", metavar="MODEL", help="Fine-tune this model: a folder, a finished run, hub name or zoo:NAME."
+        ),
     ] = None,
     no_mask: Annotated[bool, typer.Option("--no-mask", help="Let every token see those after it, too.")] = False,
     checkpoints: Annotated[

@@ -165,8 +165,11 @@ def _local(source: str | Path) -> str | Path:
     if path.is_dir():
         if not (path / "config.json").is_file():
             found = listing(sorted(item.name for item in path.iterdir()))
+            inside = sorted(path.glob("checkpoints/*/config.json"), key=lambda file: (len(file.parent.name), file))
+            hint = f" Did you mean {str(inside[-1].parent)!r}?" if inside else ""
             raise ModelError(
-                f"The folder {str(source)!r} has no config.json, so it is not a complete model; it contains {found}."
+                f"The folder {str(source)!r} has no config.json, so it is not a complete model; it contains "
+                f"{found}.{hint}"
             )
         return path
     if path.is_file():

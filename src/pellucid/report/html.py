@@ -134,7 +134,7 @@ def table(
     body = [element("tr", *(_cell(place, cell, numeric) for place, cell in enumerate(row))) for row in rows]
     drawn = element(
         "table",
-        element("caption", caption),
+        element("caption", element("span", caption)),
         element("thead", element("tr", *head)),
         element("tbody", *body),
         class_="sortable" if sortable and len(rows) > 2 else None,

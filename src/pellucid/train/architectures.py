@@ -40,6 +40,7 @@ from pellucid.train.architectures_weights import (
     output_projections,
     positions,
 )
+from pellucid.train.folder import ABOUT, Run
 from pellucid.train.settings import Settings
 from pellucid.train.vocabulary import fits
 
@@ -89,8 +90,9 @@ def build(settings: Settings, tokenizer: Any, labels: Sequence[str] | None) -> P
 def fine_tuned(source: str | Path, settings: Settings, labels: Sequence[str] | None) -> tuple[PreTrainedModel, Any]:
     """A network that has learned something already, with the task's head, and its own tokenizer.
 
-    `source` is what `Model.load` opens, or the name of an installed package that holds a model. A head with the same
-    labels is kept; any other starts anew, from the settings' seed. The network is on the CPU, in float32.
+    `source` is what `Model.load` opens, the folder of a finished training (the network it kept last), or the name of an
+    installed package that holds a model. A head with the same labels is kept; any other starts anew, from the settings'
+    seed. The network is on the CPU, in float32.
     """
     _check_labels(settings.task, labels)
     with torch.random.fork_rng(devices=[]), quiet():
@@ -297,9 +299,12 @@ def _set_embedding_dropout(network: Any, share: float) -> None:
 
 
 def _found(source: str | Path) -> str | Path:
-    """The model folder of an installed package, where the source is the name of one; otherwise the source itself."""
+    """What to open: of a finished training the network it kept last, of an installed package the model in it."""
+    place = Path(source).expanduser()
+    if (place / ABOUT).is_file() and not (place / "config.json").is_file():
+        return _kept_by(Run.open(place))
     package = str(source).replace("-", "_")
-    if not package.isidentifier() or Path(source).expanduser().exists():
+    if not package.isidentifier() or place.exists():
         return source
     spec = find_spec(package)
     for root in (spec.submodule_search_locations or ()) if spec is not None else ():
@@ -307,6 +312,18 @@ def _found(source: str | Path) -> str | Path:
             if (folder / "config.json").is_file():
                 return folder
     return source
+
+
+def _kept_by(run: Run) -> Path:
+    """The network that a finished training kept last; of one that is not finished, one must be named."""
+    if run.finished:
+        return run.checkpoint()
+    kept = run.checkpoints()
+    named = f", or name one that it kept, such as {str(kept[max(kept)])!r}" if kept else " (it has kept no epoch yet)"
+    raise TrainError(
+        f"{str(run.folder)!r} is the folder of a training that is not finished, so it has no last network; go on with "
+        f"it{named}."
+    )
 
 
 def _opened(source: str | Path, task: str, labels: Sequence[str] | None) -> tuple[Model, Any]:

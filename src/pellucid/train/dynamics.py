@@ -128,8 +128,8 @@ class Dynamics:
         last = Seen.of(self.looks, steps[-1])
         if not earlier:
             raise TrainError(
-                f"The run in {str(self.folder)!r} has the epochs {listing(steps)}; how layers come to be needs at "
-                "least two after training began."
+                f"The run in {str(self.folder)!r} was looked at after epoch {listing(steps)} alone; how layers come to "
+                "be needs at least two epochs after training began: go on with it, or train for longer."
             )
 
         def pairs() -> Iterator[Found]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,8 @@ ABOUT, LOG, STEPS, TEST, LATEST = "run.json", "log.csv", "steps.csv", "test.json
 CHECKPOINTS = "checkpoints"
 DYNAMICS = "dynamics"
 Row = dict[str, Any]
+_LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.part|\.epoch-\d+\.new")
+"""Names of what is written before it takes its own name; a kill leaves it behind."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,33 @@ def drop_checkpoint(folder: Path, epoch: int) -> None:
     shutil.rmtree(checkpoint_folder(folder, epoch), ignore_errors=True)
 
 
+def leftovers(folder: Path) -> list[Path]:
+    """What a killed process left half-written in a run's folder: nothing that is anything yet."""
+    places = [place for place in (folder, folder / CHECKPOINTS, folder / DYNAMICS) if place.is_dir()]
+    return sorted(item for place in places for item in place.iterdir() if _LEFT.fullmatch(item.name))
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Removes them; only for the one who holds the folder's lock."""
+    _remove(leftovers(folder))
+
+
+def clear_beside(folder: Path) -> None:
+    """Removes what was left when a folder of this name was being written and the process was killed."""
+    work = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{8}}\.part")
+    around = folder.absolute().parent
+    if around.is_dir():
+        _remove(item for item in around.iterdir() if work.fullmatch(item.name))
+
+
+def _remove(items: Iterable[Path]) -> None:
+    for item in items:
+        if item.is_dir():
+            shutil.rmtree(item, ignore_errors=True)
+        else:
+            item.unlink(missing_ok=True)
+
+
 def write_latest(folder: Path, latest: Latest) -> None:
     from safetensors.torch import save
 
@@ -186,11 +216,17 @@ def read_latest(folder: Path) -> Latest | None:
     try:
         with safe_open(place, framework="pt") as file:
             facts = json.loads((file.metadata() or {})["about"])
+            written = facts["format"]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise TrainError(
             f"{str(place)!r} is damaged ({error}); delete it, and training begins from the start."
         ) from None
+    if written != FORMAT:
+        raise TrainError(
+            f"The state to go on from in {str(place)!r} has format {written}, and this Pellucid reads format {FORMAT}; "
+            "go on with the version that made it, or delete that file, and training begins from the start."
+        )
     return Latest(tensors, facts)
 
 

@@ -13,6 +13,7 @@ from pellucid.collect.progress import Progress
 from pellucid.errors import TrainError, listing
 from pellucid.model.loading import usable
 from pellucid.train import folder as folders
+from pellucid.train.asked import Asked, given_back
 from pellucid.train.dynamics_watching import Watcher
 from pellucid.train.folder import Run
 from pellucid.train.freezing import Freeze, Freezer
@@ -25,7 +26,6 @@ from pellucid.train.training import Training
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus
 
-KEPT = ("all", "best", "last")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -55,20 +55,20 @@ def train(
     `recorded` takes steps as a CUDA graph (default: where all batches have one shape). The state is saved every
     `save_every` seconds.
     """
-    place, kept = Path(folder), _kept(checkpoints, settings.epochs)
+    place = Path(folder)
+    asked = Asked.of(checkpoints, epochs=settings.epochs, watch=watch, freeze=freeze, trackers=trackers)
     where = usable(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if precision not in PRECISIONS:
         raise TrainError(f"There is no precision {precision!r}; there are {listing(PRECISIONS)}.")
-    if freeze is not None and not watch:
-        raise TrainError("Freezing looks at what is watched; leave watching on, or give no rule for freezing.")
     half = precision == "bfloat16" or (precision == "auto" and where.type == "cuda")
     if valid is None:
         corpus, valid = held_out(corpus)
     before = _begun(place, corpus, valid, test, settings)
     if before is not None and before.finished:
-        return before
+        return given_back(before, asked, progress=progress)
     with locked(place), torch.random.fork_rng([where] if where.type == "cuda" else []):
-        opened = open_trackers(trackers, place, place.name)
+        folders.clear_leftovers(place)
+        opened = open_trackers(asked.trackers, place, place.name)
         torch.manual_seed(settings.seed)
         prepared = prepare(corpus, valid, test, settings)
         prepared.network.to(where)
@@ -80,30 +80,19 @@ def train(
                 prepared.network, prepared.tokenizer, valid, place / folders.DYNAMICS, settings, device=where
             )
         freezer = None if freeze is None else Freezer(freeze, prepared.network)
-        facts = _facts(prepared, settings, corpus, valid, test, where, half, command)
+        facts = _facts(prepared, settings, corpus, valid, test, where, half, command) | {"asked": asked.to_json()}
         with Progress(progress) as bar:
             return Training(
-                prepared, settings, place, facts, steps, watcher, freezer, opened, kept, bar, save_every
+                prepared, settings, place, facts, steps, watcher, freezer, opened, asked.checkpoints, bar, save_every
             ).run()
-
-
-def _kept(checkpoints: str | Iterable[int], epochs: int) -> str | frozenset[int]:
-    if isinstance(checkpoints, str):
-        if checkpoints not in KEPT:
-            raise TrainError(f"Checkpoints cannot be kept by {checkpoints!r}; choose {listing(KEPT)} or name epochs.")
-        return checkpoints
-    wanted = frozenset(checkpoints)
-    wrong = [epoch for epoch in sorted(wanted) if not 0 <= epoch <= epochs]
-    if wrong:
-        raise TrainError(f"There is no epoch {wrong[0]} in a training of {epochs} epochs; name some of 0 to {epochs}.")
-    return wanted
 
 
 def _begun(folder: Path, corpus: Corpus, valid: Corpus, test: Corpus | None, settings: Settings) -> Run | None:
     """The run that is in the folder already, or None; one of another kind is refused."""
     if not folder.is_dir():
         return None
-    if all(item.name == ".lock" or item.name.endswith(".part") for item in folder.iterdir()):  # killed before it began
+    parts = folders.leftovers(folder)
+    if all(item.name == ".lock" or item in parts for item in folder.iterdir()):  # killed before it began
         return None
     run = Run.open(folder)
     old, new = run.facts["settings"], settings.to_json()

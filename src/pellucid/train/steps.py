@@ -36,14 +36,18 @@ class Steps:
         self.optimiser = optimiser(network.parameters(), settings, fused=device.type == "cuda")
 
     def begin_again(self) -> None:
-        """After parameters were frozen: they leave the optimiser, and a graph is recorded anew."""
+        """After parameters were frozen: they leave the optimiser, their gradients go, and a graph is recorded anew."""
         before = self.optimiser.state
         self.optimiser = optimiser(self.network.parameters(), self.settings, fused=self.device.type == "cuda")
         for group in self.optimiser.param_groups:
             for parameter in group["params"]:
                 if parameter in before:
                     self.optimiser.state[parameter] = before[parameter]
-        self._graph = None
+        for parameter in self.network.parameters():
+            if not parameter.requires_grad:
+                parameter.grad = None
+        self._graph = self._found = None
+        self._held = {}
 
     def take(self, batch: Batch, rate: float) -> Tensor:
         """One step at a learning rate; the loss before it, on the device (reading it would wait for it)."""

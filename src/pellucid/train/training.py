@@ -62,9 +62,12 @@ class Training:
     def run(self) -> Run:
         """All that is left to do."""
         latest = folders.read_latest(self.folder)
-        folders.write_about(self.folder, self.facts)
         if latest is not None:
             self._restore(latest)
+        elif (self.folder / folders.LOG).is_file():
+            self.bar.say("no state to go on from was saved yet, so training begins from the start")
+        folders.write_about(self.folder, self.facts)
+        if latest is not None:
             self._write_tables()
         self._drop()
         for tracker in self.trackers:
@@ -131,7 +134,7 @@ class Training:
         told = f"; the last checkpoint is that of epoch {max(checkpoints)}" if checkpoints else ""
         message = (
             f"{why}, so training stopped: {kept} in {str(self.folder)!r}{told}. A lower learning rate or a smaller "
-            "clip usually helps."
+            "clip usually helps, in another folder."
         )
         folders.write_about(self.folder, {**self.facts, "state": "stopped", "why": message})
         for tracker in self.trackers:
@@ -251,6 +254,14 @@ class Training:
     def _restore(self, latest: Latest) -> None:
         """Takes up the state in which an earlier process left off."""
         facts, tensors = latest.facts, latest.tensors
+        known = {name.removeprefix("network/") for name in tensors if name.startswith("network/")}
+        other = known.symmetric_difference(name for name, _ in self.prepared.network.named_parameters())
+        if other:
+            raise TrainError(
+                f"The state to go on from in {str(self.folder)!r} is of another network than these libraries build (as "
+                f"{min(other)} shows); go on with the versions in its {folders.ABOUT}, or delete {folders.LATEST}, and "
+                "training begins from the start."
+            )
         self.epoch, self.step, self.total = facts["epoch"], facts["step"], facts["total"]
         self.log, self.rows = list(facts["log"]), list(facts["rows"])
         self.spent, self.training = facts["seconds"], facts["training"]

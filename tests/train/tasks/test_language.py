@@ -228,6 +228,16 @@ def test_a_batch_always_asks_for_something_but_never_for_padding_or_special_toke
         assert bool((batch["goals"][batch["attention_mask"] == 0] == IGNORED).all())
 
 
+def test_hidden_tokens_change_nothing_else_of_the_examples():
+    """A stream has batches of one shape, which a step may be recorded for; sentences have not."""
+    tokenizer = words(TEXTS, task="mlm")
+    for rows, fixed in (("stream", True), ("sentences", False)):
+        chosen = settings("mlm", rows=rows, batch=2, length=40)
+        examples = MLM.examples(Corpus.of(TEXTS), tokenizer, chosen, None, shuffled=False)
+        assert (examples.fixed, examples.sentences, examples.classes) == (fixed, len(TEXTS), len(tokenizer))
+        assert examples.tokens == sum(len(tokenizer(text)["input_ids"]) for text in TEXTS)
+
+
 def test_unknown_words_are_asked_for():
     tokenizer = words(["a b"], task="mlm")
     chosen = settings("mlm", rows="stream", masked=0.999)

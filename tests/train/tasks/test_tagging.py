@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -180,8 +181,14 @@ def test_words_that_share_a_token_are_refused():
     chosen = settings("tagger", label="upos", length=32)
     texts = list(TAGGER.texts(corpus, chosen))
     labels = TAGGER.labels(corpus, chosen)
-    with pytest.raises(TrainError, match=r"have no token of their own.*vocabulary='bpe'"):
-        TAGGER.examples(corpus, words(texts, task="tagger"), chosen, labels, shuffled=True)
+    joining = words(texts, task="tagger")
+    for changes, advice in (
+        ({"vocabulary": "word"}, r"use byte-pair tokens \(vocabulary='bpe'\)"),
+        ({"vocabulary": "bpe"}, f"choose a vocabulary_size below {len(joining)}, so that fewer pairs become one token"),
+        ({"source": "some/model"}, "start from another model"),
+    ):
+        with pytest.raises(TrainError, match=f"have no token of their own.*{advice}, or give text"):
+            TAGGER.examples(corpus, joining, replace(chosen, **changes), labels, shuffled=True)
     examples = TAGGER.examples(corpus, pieces(texts), chosen, labels, shuffled=True)
     assert int((examples.goals != IGNORED).sum()) == sum(len(sentence.spans) for sentence in corpus)
 

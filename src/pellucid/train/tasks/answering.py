@@ -15,7 +15,7 @@ from pellucid.errors import TrainError
 from pellucid.model.tokens import pad_id
 from pellucid.train.tasks.base import Examples, Task, cross_entropy, evaluating, moved, output
 from pellucid.train.tasks.encode import cut, encoded, joined, own
-from pellucid.train.tasks.rows import Batch, Padded, Ragged, Split
+from pellucid.train.tasks.rows import Around, Padded, Ragged, Split
 from pellucid.train.tasks.scores import exact_match, words_f1
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
+class Questions(Around):
     """Questions as rows: each with its text, or with a window of it where that is too long.
 
     `asked` [R] is the question of each row, `inside` [R, 2] the tokens of the text in it, `starts` and `stops` the
@@ -59,40 +59,11 @@ class Questions:
     inside: Tensor
     starts: Ragged
     stops: Ragged
-    fixed: bool = False
-
-    @property
-    def sentences(self) -> int:
-        """Questions of the split."""
-        return len(self.questions)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of all rows."""
-        return self.held.tokens
-
-    @property
-    def classes(self) -> int:
-        """Tokens of the longest row: each may be the first or the last of an answer."""
-        return self.held.classes
-
-    @property
-    def goals(self) -> Tensor:
-        """First and last token of every answer."""
-        return self.held.goals
 
     @property
     def impossible(self) -> float:
         """The share of questions that have no answer."""
         return sum(question.span is None for question in self.questions) / len(self.questions)
-
-    def steps(self) -> int:
-        """Batches in one epoch."""
-        return self.held.steps()
-
-    def batch(self, epoch: int, step: int) -> Batch:
-        """Some rows, padded on the right."""
-        return self.held.batch(epoch, step)
 
 
 class Answering(Task):

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from pellucid.errors import TrainError, listing
 from pellucid.model.tokens import pad_id
-from pellucid.train.tasks.base import Examples, Task, cross_entropy, output
+from pellucid.train.tasks.base import Examples
+from pellucid.train.tasks.classes import TellingApart, chosen_name, refuse_unknown
 from pellucid.train.tasks.encode import encoded, joined, own
 from pellucid.train.tasks.rows import Padded, Split
-from pellucid.train.tasks.scores import counted, guessing_classes
-from pellucid.train.tasks.tagging import class_scores, refuse_unknown
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus, Sentence
     from pellucid.train.settings import Settings
 
 
-class Classification(Task):
+class Classification(TellingApart):
     """One class, a fact of the corpus, for each sentence; `paired` wants a second sentence that is read with the first.
 
     Texts that are too long lose their end; of a pair, the longer one does.
     """
-
-    best, larger_is_better = "accuracy", True
 
     def __init__(self, name: str, *, paired: bool) -> None:
         self.name, self.paired = name, paired
@@ -73,18 +69,6 @@ class Classification(Task):
         typed = "token_type_ids" in tokenizer.model_input_names
         return Padded.of(rows, torch.tensor(goals), split, settings, types=types if typed else None)
 
-    def loss(self, network: Any, batch: Mapping[str, Tensor], settings: Settings) -> Tensor:
-        """The mean cross-entropy of the classes."""
-        return cross_entropy(output(network, batch).logits, batch["goals"], smoothing=settings.label_smoothing)
-
-    def evaluate(self, network: Any, examples: Examples, device: Any, settings: Settings) -> dict[str, float]:
-        """Loss, accuracy and macro F1."""
-        return class_scores(network, examples, device)
-
-    def chance(self, examples: Examples, training: Examples, settings: Settings) -> dict[str, float]:
-        """Everything is taken for the class that is most frequent in training."""
-        return guessing_classes(counted(examples), counted(training))
-
     def _checked(self, corpus: Corpus) -> Iterator[Sentence]:
         for sentence in corpus:
             if self.paired and (sentence.second is None or not sentence.joint):
@@ -96,16 +80,9 @@ class Classification(Task):
 
 
 def _fact(corpus: Corpus, settings: Settings) -> str:
-    """The fact to learn: the one asked for, or the only one there is."""
-    names = corpus.facts()
-    if settings.label is None and len(names) == 1:
-        return names[0]
-    if settings.label in names:
-        return settings.label
-    if not names:
-        raise TrainError(f"{corpus.name} says nothing about its sentences that could be learned: give one with labels.")
-    wanted = "several facts" if settings.label is None else f"no fact {settings.label!r}"
-    raise TrainError(f"The sentences of {corpus.name} have {wanted}; choose one of {listing(names)} as label.")
+    """The fact to learn."""
+    none = f"{corpus.name} says nothing about its sentences that could be learned: give one with labels."
+    return chosen_name(corpus.facts(), settings, of=f"The sentences of {corpus.name}", kind="fact", without=none)
 
 
 def _value(sentence: Sentence, name: str, corpus: Corpus) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,10 @@ from torch import Tensor
 from pellucid.corpus.align import word_index
 from pellucid.errors import TrainError
 from pellucid.model.tokens import pad_id
-from pellucid.train.tasks.base import Examples, Task, cross_entropy, evaluating, moved, output
+from pellucid.train.tasks.base import Examples, Task
 from pellucid.train.tasks.encode import alone, cut, encoded, frame, own
-from pellucid.train.tasks.rows import IGNORED, Batch, Ids, Padded, Split, Stream
-from pellucid.train.tasks.scores import Tally, counted, guessing_loss, perplexity
+from pellucid.train.tasks.rows import IGNORED, Around, Batch, Ids, Padded, Split, Stream
+from pellucid.train.tasks.scores import counted, guessing_loss, perplexity, tallied
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus
@@ -65,13 +65,9 @@ class LanguageModelling(Task):
                 goals.append(ids[first + 1 : last + 1])
         return Padded.of(inputs, goals, _split(corpus, tokenizer, sentences, shuffled), settings)
 
-    def loss(self, network: Any, batch: Mapping[str, Tensor], settings: Settings) -> Tensor:
-        """The mean cross-entropy of the tokens asked for."""
-        return cross_entropy(output(network, batch).logits, batch["goals"], smoothing=settings.label_smoothing)
-
     def evaluate(self, network: Any, examples: Examples, device: Any, settings: Settings) -> dict[str, float]:
         """Loss and perplexity per token."""
-        tally = _tallied(network, examples, device)
+        tally = tallied(network, examples, device)
         return {"loss": tally.loss(), "perplexity": perplexity(tally.loss())}
 
     def chance(self, examples: Examples, training: Examples, settings: Settings) -> dict[str, float]:
@@ -111,7 +107,7 @@ class MaskedLanguageModelling(LanguageModelling):
 
     def evaluate(self, network: Any, examples: Examples, device: Any, settings: Settings) -> dict[str, float]:
         """Loss, perplexity and accuracy of the hidden tokens; the same ones are hidden at every evaluation."""
-        tally = _tallied(network, examples, device)
+        tally = tallied(network, examples, device)
         return {"loss": tally.loss(), "perplexity": perplexity(tally.loss()), "accuracy": tally.accuracy()}
 
     def chance(self, examples: Examples, training: Examples, settings: Settings) -> dict[str, float]:
@@ -122,14 +118,13 @@ class MaskedLanguageModelling(LanguageModelling):
 
 
 @dataclass(frozen=True, eq=False)
-class Masked:
+class Masked(Around):
     """Examples some of whose tokens are hidden, drawn from the seed, the epoch and the step.
 
     A share of the tokens that may be asked for is chosen, at least one of each batch; 80% of them become <mask>, 10%
     another token, and 10% stay (Devlin et al. 2019, section 3.1).
     """
 
-    held: Stream | Padded
     share: float
     seed: int
     mask: int
@@ -147,35 +142,6 @@ class Masked:
         others = torch.tensor([number for number in range(len(tokenizer)) if number not in special])
         return Masked(held, settings.masked, settings.seed, tokenizer.mask_token_id, others)
 
-    @property
-    def sentences(self) -> int:
-        """Sentences of the split."""
-        return self.held.sentences
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that an epoch reads."""
-        return self.held.tokens
-
-    @property
-    def classes(self) -> int:
-        """The size of the vocabulary."""
-        return self.held.classes
-
-    @property
-    def fixed(self) -> bool:
-        """Whether every batch has the same shapes."""
-        return self.held.fixed
-
-    @property
-    def goals(self) -> Tensor:
-        """Every token that may be asked for."""
-        return self.held.goals
-
-    def steps(self) -> int:
-        """Batches in one epoch."""
-        return self.held.steps()
-
     def batch(self, epoch: int, step: int) -> Batch:
         """A batch with hidden tokens; its goals are those tokens, and IGNORED everywhere else."""
         found = self.held.batch(epoch, step)
@@ -188,15 +154,6 @@ class Masked:
         ids = torch.where(asked & (fate < HIDDEN), self.mask, found["input_ids"])
         ids = torch.where(asked & (fate >= HIDDEN) & (fate < HIDDEN + REPLACED), random, ids)
         return {**found, "input_ids": ids, "goals": torch.where(asked, goals, IGNORED)}
-
-
-def _tallied(network: Any, examples: Examples, device: Any) -> Tally:
-    tally = Tally(device)
-    with evaluating(network):
-        for step in range(examples.steps()):
-            batch = moved(examples.batch(0, step), device)
-            tally.add(output(network, batch).logits, batch["goals"])
-    return tally
 
 
 def _split(corpus: Corpus, tokenizer: Any, sentences: int, shuffled: bool) -> Split:

@@ -204,6 +204,46 @@ class Padded:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Around:
+    """Examples that add something to those they hold, and are otherwise the same."""
+
+    held: Stream | Padded
+
+    @property
+    def sentences(self) -> int:
+        """Sentences of the split."""
+        return self.held.sentences
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that an epoch reads."""
+        return self.held.tokens
+
+    @property
+    def classes(self) -> int:
+        """Goals there are to choose from."""
+        return self.held.classes
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every batch has the same shapes."""
+        return self.held.fixed
+
+    @property
+    def goals(self) -> Tensor:
+        """Every goal that may be asked for."""
+        return self.held.goals
+
+    def steps(self) -> int:
+        """Batches in one epoch."""
+        return self.held.steps()
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        """The batch of one step of one epoch."""
+        return self.held.batch(epoch, step)
+
+
 def enough(rows: int, split: Split, settings: Settings) -> None:
     """Refuses a split to learn from that does not fill one batch, and one to be evaluated on that is empty."""
     if rows < (settings.batch if split.shuffled else 1):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pellucid.train.tasks.base import evaluating, moved, output
 from pellucid.train.tasks.rows import IGNORED
 
 if TYPE_CHECKING:
@@ -61,6 +62,16 @@ class Tally:
     def confusion(self) -> Tensor:
         """How often each class [C] was taken for each other [C]."""
         return self._cells.view(self._classes, self._classes).cpu()
+
+
+def tallied(network: Any, examples: Examples, device: Any, *, classes: int = 0) -> Tally:
+    """The tally of a network over all examples."""
+    tally = Tally(device, classes=classes)
+    with evaluating(network):
+        for step in range(examples.steps()):
+            batch = moved(examples.batch(0, step), device)
+            tally.add(output(network, batch).logits, batch["goals"])
+    return tally
 
 
 def perplexity(loss: float) -> float:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
 from pellucid.corpus.align import word_index
-from pellucid.errors import TrainError, listing
+from pellucid.errors import TrainError
 from pellucid.model.tokens import pad_id
-from pellucid.train.tasks.base import Examples, Task, cross_entropy, evaluating, moved, output
+from pellucid.train.tasks.base import Examples
+from pellucid.train.tasks.classes import TellingApart, chosen_name, refuse_unknown
 from pellucid.train.tasks.encode import alone, cut, encoded, frame, own
 from pellucid.train.tasks.rows import IGNORED, Ids, Padded, Split, Stream
-from pellucid.train.tasks.scores import Tally, counted, guessing_classes, macro_f1
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus, Sentence
@@ -24,10 +23,10 @@ LOST = 0.01
 """The share of labelled words that may be without a token of their own before a vocabulary is refused."""
 
 
-class Tagging(Task):
+class Tagging(TellingApart):
     """A label for every word; the first token of a word stands for it."""
 
-    name, best, larger_is_better = "tagger", "accuracy", True
+    name = "tagger"
 
     def texts(self, corpus: Corpus, settings: Settings) -> Iterator[str]:
         """The text of every sentence."""
@@ -56,33 +55,11 @@ class Tagging(Task):
                 if whole or (goals[part] != IGNORED).any():
                     rows.append(ids[part])
                     answers.append(goals[part])
-        tagged.check()
+        tagged.check(settings, len(tokenizer))
         split = Split(corpus.name, sentences, len(labels), pad_id(tokenizer), shuffled)
         if settings.rows == "stream":
             return Stream.of(np.concatenate(rows), np.concatenate(answers), split, settings)
         return Padded.of(rows, answers, split, settings)
-
-    def loss(self, network: Any, batch: Mapping[str, Tensor], settings: Settings) -> Tensor:
-        """The mean cross-entropy of the labels of words."""
-        return cross_entropy(output(network, batch).logits, batch["goals"], smoothing=settings.label_smoothing)
-
-    def evaluate(self, network: Any, examples: Examples, device: Any, settings: Settings) -> dict[str, float]:
-        """Loss, accuracy and macro F1 of words."""
-        return class_scores(network, examples, device)
-
-    def chance(self, examples: Examples, training: Examples, settings: Settings) -> dict[str, float]:
-        """Every word takes the label that is most frequent in training."""
-        return guessing_classes(counted(examples), counted(training))
-
-
-def class_scores(network: Any, examples: Examples, device: Any) -> dict[str, float]:
-    """Loss, accuracy and macro F1 of a network that tells classes apart."""
-    tally = Tally(device, classes=examples.classes)
-    with evaluating(network):
-        for step in range(examples.steps()):
-            batch = moved(examples.batch(0, step), device)
-            tally.add(output(network, batch).logits, batch["goals"])
-    return {"loss": tally.loss(), "accuracy": tally.accuracy(), "f1": macro_f1(tally.confusion())}
 
 
 class _Tagged:
@@ -112,37 +89,27 @@ class _Tagged:
                     self.lost += 1
             yield sentence, encoding, index, goals
 
-    def check(self) -> None:
-        """Refuses labels that the training corpus lacks, and words that a vocabulary does not tell apart."""
+    def check(self, settings: Settings, size: int) -> None:
+        """Refuses labels that the training corpus lacks, and words that its vocabulary does not tell apart."""
         refuse_unknown(self.unknown, self.name, self.corpus)
         if self.lost > LOST * self.words:
+            if settings.source is not None:
+                advice = "start from another model"
+            elif settings.vocabulary == "word":
+                advice = "use byte-pair tokens (vocabulary='bpe')"
+            else:
+                advice = f"choose a vocabulary_size below {size}, so that fewer pairs become one token"
             raise TrainError(
                 f"{self.lost} of the {self.words} labelled words of {self.corpus.name} have no token of their own, "
-                "since this vocabulary does not part them from their neighbours: use byte-pair tokens "
-                "(vocabulary='bpe'), or text with spaces between words."
+                f"since this vocabulary does not part them from their neighbours: {advice}, or give text with spaces "
+                "between words."
             )
 
 
-def refuse_unknown(values: set[str], name: str, corpus: Corpus) -> None:
-    """Refuses classes that were not in the training corpus: the network has no output for them."""
-    if values:
-        raise TrainError(
-            f"{corpus.name} has values of {name!r} that the training corpus lacks: {listing(sorted(values))}. "
-            "Leave such sentences out with Corpus.filter, or train on text that has them."
-        )
-
-
 def _label(corpus: Corpus, settings: Settings) -> str:
-    """The word label to learn: the one asked for, or the only one there is."""
-    names = corpus.labels()
-    if settings.label is None and len(names) == 1:
-        return names[0]
-    if settings.label in names:
-        return settings.label
-    if not names:
-        raise TrainError(f"The words of {corpus.name} have no labels, which a tagger learns: give a tagged corpus.")
-    wanted = "several labels" if settings.label is None else f"no label {settings.label!r}"
-    raise TrainError(f"The words of {corpus.name} have {wanted}; choose one of {listing(names)} as label.")
+    """The word label to learn."""
+    none = f"The words of {corpus.name} have no labels, which a tagger learns: give a tagged corpus."
+    return chosen_name(corpus.labels(), settings, of=f"The words of {corpus.name}", kind="label", without=none)
 
 
 def _words(encoding: Any, sentence: Sentence) -> list[int]:
