@@ -285,3 +285,16 @@ def _warned(collector: Moments, rows: dict[str, Array], score: str) -> list[str]
         warnings.simplefilter("always")
         similarity.grid(found_of((MODEL,), {collector: gathered(collector, (MODEL,), batches(rows))}, words=240), score)
     return [str(each.message) for each in caught if issubclass(each.category, similarity.SimilarityWarning)]
+
+
+def test_scores_asked_together_are_those_asked_alone() -> None:
+    """Scores of all directions are worked out first and leave their products to the others: each keeps its row."""
+    names = ("cka", "svcca", "pwcca", "svcca:3", "regression")
+    together = similarity.grid(found(), names, interval=False)
+    assert together.axes["measure"] == names
+    for number, name in enumerate(names):
+        alone = similarity.grid(found(), name, interval=False)
+        np.testing.assert_allclose(together.values[number], alone.values[0], rtol=0, atol=1e-12)
+        assert together.null is not None
+        assert alone.null is not None
+        np.testing.assert_array_equal(together.null[number], alone.null[0])

@@ -233,7 +233,8 @@ def _fourth(sums: Sums, columns: Columns, pairs: Pairs, change: Array, left: int
     e, f = change[one], change[other]
     low, high = min(left, right), max(left, right)
     block = product_of(sums, columns, pairs, low, high)
-    cross = change[columns.slices[low]] @ block @ change[columns.slices[high]]
+    # einsum, since a product with NumPy's BLAS would leave its threads spinning beside those that score other pairs
+    cross = np.einsum("i,ij->j", change[columns.slices[low]], block) @ change[columns.slices[high]]
     n, e2, f2 = int(sums["n"][0]), e @ e, f @ f
     by_left = sums["norms"][left] - 2 * (e @ sums["sum"][one])  # Σ(a_l − 2e·x_l)
     by_right = sums["norms"][right] - 2 * (f @ sums["sum"][other])

@@ -47,8 +47,8 @@ def r2_cca(pair: Pair) -> float:
     p, q = pair.left.rank, pair.right.rank
     if not p or not q:
         return 0.0
-    whole = pair.whitened(p, q)
-    return float(np.vdot(whole, whole) / min(p, q))
+    whole = torch.from_numpy(pair.whitened(p, q))
+    return float(whole.square().sum() / min(p, q))
 
 
 def pwcca(pair: Pair) -> float:

@@ -223,16 +223,19 @@ def _table(
     values = np.zeros((len(wanted), len(left), len(right), width))
     same = left == right
     once = {number for number, metric in enumerate(wanted) if same and metric.symmetric}
+    ordered = sorted(enumerate(wanted), key=lambda each: not each[1].whole)  # others read a corner of the whole
 
     def fill(i: int, j: int) -> None:
         pairs: dict[str, Any] = {}
-        for number, metric in enumerate(wanted):
+        for number, metric in ordered:
             if number not in once or i <= j:
                 if metric.needs not in pairs:
                     pairs[metric.needs] = sources[metric.needs].pair(left[i], right[j])
                 values[number, i, j] = of(metric)(pairs[metric.needs])
 
-    at_once(fill, [(i, j) for i in range(len(left)) for j in range(len(right)) if i <= j or len(once) < len(wanted)])
+    places = [(i, j) for i in range(len(left)) for j in range(len(right)) if i <= j or len(once) < len(wanted)]
+    # By diagonals: neighbours share no site, and no thread waits for another's work on a site that both need.
+    at_once(fill, sorted(places, key=lambda place: (place[1] - place[0]) % len(right)))
     for number in once:
         below = np.tri(len(left), k=-1, dtype=bool)[..., None]
         values[number] = np.where(below, values[number].swapaxes(0, 1), values[number])

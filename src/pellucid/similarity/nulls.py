@@ -80,6 +80,7 @@ def squared_correlations(n: int, p: int, q: int) -> Null:
     return Null(min(1.0, max(p, q) / (n - 1)), float(np.sqrt(max(0.0, first)) / min(p, q)))
 
 
+@lru_cache(maxsize=1024)
 def mean_correlation(n: int, p: int, q: int) -> Null:
     """The mean canonical correlation of independent sides of ranks p and q: mean and sd of the Wachter law.
 

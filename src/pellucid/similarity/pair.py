@@ -49,7 +49,7 @@ class Side:
     @kept
     def power(self) -> float:
         """‖S‖² = ‖K‖² for the Gram matrix K of the rows."""
-        return float(np.vdot(self.scatter, self.scatter))
+        return _power(self.scatter)
 
     @kept
     def spectrum(self) -> tuple[Array, Array]:
@@ -101,9 +101,8 @@ class Side:
     @kept
     def unevenness(self) -> float:
         """Standard deviation over mean of what random directions carry."""
-        generator = np.random.default_rng(0)
-        some, _ = np.linalg.qr(generator.standard_normal((self.rank, min(self.rank, 64))))
-        weights = self.carried(some)
+        drawn = np.random.default_rng(0).standard_normal((self.rank, min(self.rank, 64)))
+        weights = self.carried(torch.linalg.qr(torch.from_numpy(drawn))[0].numpy())
         return float(weights.std() / weights.mean())
 
     @kept
@@ -147,7 +146,7 @@ class Pair:
     @kept
     def power(self) -> float:
         """‖C‖²."""
-        return float(np.vdot(self.cross, self.cross))  # summed as a side's own, so that equal sides score exactly 1
+        return _power(self.cross)  # summed as a side's own, so that equal sides score exactly 1
 
     def whitened(self, left: int, right: int) -> Array:
         """T = W_xᵀ C W_y of the leading directions, [left, right]; its singular values are canonical correlations.
@@ -169,9 +168,8 @@ class Pair:
         """
         sides = (self.left, self.right)
         single = any(side.precision == "float32" for side in sides) and max(side.condition for side in sides) > _EVEN
-        factors = (self.left.whitening(self.left.rank).T, self.cross, self.right.whitening(self.right.rank))
         dtype = torch.float32 if single else torch.float64
-        whole = torch.linalg.multi_dot([torch.from_numpy(each).to(dtype) for each in factors])
+        whole = torch.from_numpy(self.whitened(self.left.rank, self.right.rank)).to(dtype)
         tall = whole.shape[0] > whole.shape[1]
         wide = whole.T if tall else whole
         _, own = torch.linalg.eigh(wide @ wide.T)
@@ -187,6 +185,12 @@ class Pair:
     def swapped(self) -> Pair:
         """The same pair with right before left."""
         return Pair(self.right, self.left, lambda: self.cross.T, lambda: self.norm_products)
+
+
+def _power(matrix: Array) -> float:
+    """‖M‖², by torch: NumPy's threads would go on spinning beside those that score pairs (`at_once`)."""
+    flat = torch.from_numpy(matrix).reshape(-1)
+    return float(torch.dot(flat, flat))
 
 
 def side_of(view: MomentsView, key: str, *, precision: str) -> Side:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+import torch
 
 from pellucid.similarity import nulls
 from pellucid.similarity.metrics import Metric, register
@@ -14,8 +14,8 @@ def regression(pair: Pair) -> float:
     rank = pair.left.rank
     if not rank or pair.right.norm_sum <= 0:
         return 0.0
-    explained = pair.left.whitening(rank).T @ pair.cross
-    return float(np.vdot(explained, explained) / pair.right.norm_sum)
+    explained = torch.from_numpy(pair.left.whitening(rank)).T @ torch.from_numpy(pair.cross)
+    return float(explained.square_().sum() / pair.right.norm_sum)
 
 
 def _null(pair: Pair) -> nulls.Null:
