@@ -74,6 +74,8 @@ bench-venv: $(BENCH)/.installed
 $(BENCH)/.installed: benchmarks/peers.txt constraints-cpu.txt
 	$(call make_venv,$(BENCH))
 	$(BENCH)/bin/python -m pip install --quiet -c constraints-cpu.txt -r benchmarks/peers.txt
+	@# It asks for an older transformers, and for web servers that nothing here needs.
+	$(BENCH)/bin/python -m pip install --quiet --no-deps inseq==0.7.1
 	@# Scripts that BertViz's pages fetch from the network: here they come from this folder.
 	-npm install --silent --no-audit --no-fund --prefix $(BENCH) requirejs@2.3.6 d3@5.7.0 jquery@2.1.4
 	@touch $@

@@ -26,6 +26,8 @@ class PeerError(Exception):
 class Peer:
     """One peer's worker process for one shape and length, used as a context manager."""
 
+    patience = PATIENCE
+
     def __init__(self, name: str, shape: Shape, length: int, *, threads: int) -> None:
         if not PYTHON.exists():
             raise PeerError("no bench environment (make bench-venv)")
@@ -73,8 +75,8 @@ class Peer:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
-            raise PeerError(f"no answer within {PATIENCE:.0f} s")
+        if not select.select([self._process.stdout], [], [], self.patience)[0]:
+            raise PeerError(f"no answer within {self.patience:.0f} s")
         line = self._process.stdout.readline()
         if not line:
             raise PeerError(f"its process ended with code {self._process.wait()}")

@@ -7,8 +7,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from pellucid import heads, neurons, overview, similarity
+from pellucid import attribution, heads, neurons, overview, similarity
 from pellucid.heads.statistics import MEASURES, HeadStatistics
+from pellucid.model import Model
 from pellucid.results import Provenance, Result, Table
 from pellucid.train import learning_curves
 from tests.found_by_hand import with_twin
@@ -20,7 +21,39 @@ from tests.similarity import test_grid as pair_sweep
 from tests.similarity import test_heads as head_pair_sweep
 from tests.similarity import test_neurons as match_sweep
 from tests.similarity import test_training as training_sweep
+from tests.tiny_models import network, word_tokenizer
 from tests.train import runs_by_hand as training_log
+
+
+def attribution_by_hand() -> Result:
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    methods = ["integrated_gradients", "saliency"]
+    return attribution.attribute(model, "the old dog sleeps", method=methods, sites="resid.*", steps=6)
+
+
+def ablations_by_hand() -> Result:
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    return attribution.ablations(model, "the old dog sleeps", ["token:dog", "token:cat"])
+
+
+def trust_by_hand() -> Result:
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    texts = ["the old dog sleeps", "a red cat runs near the cabinet", "the keys are old"]
+    methods = ["saliency", "integrated_gradients", "ablation"]
+    return attribution.trust(model, texts, methods, steps=5, draws=5, perturbations=2, cascade=2)
+
+
+def generation_by_hand() -> Result:
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    return attribution.generation(model, "the old dog", max_new_tokens=3, steps=6)
+
+
+def over_corpus_by_hand() -> Result:
+    from pellucid.corpus import Corpus
+
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    corpus = Corpus.of(["the old dog sleeps", "a red cat runs", "the keys are old", "a dog is near the cabinet"])
+    return attribution.over_corpus(model, corpus, group="word", steps=5)
 
 
 def statistics_by_hand() -> Result:

@@ -16,20 +16,30 @@ from pellucid.results import ABOUT, ARRAYS, Result, kinds
 from pellucid.views import figure_svg
 from tests.overlaps import faults
 from tests.results_by_hand import (
+    ablations_by_hand,
     alike_heads_by_hand,
+    attribution_by_hand,
     convergence_by_hand,
     epochs_by_hand,
+    generation_by_hand,
     grid_by_hand,
     matches_by_hand,
     norms_by_hand,
+    over_corpus_by_hand,
     selective_by_hand,
     significance_by_hand,
     statistics_by_hand,
     surprise_by_hand,
     training_by_hand,
+    trust_by_hand,
 )
 
 FACTORIES: dict[str, Callable[[], Result]] = {
+    "attribution": attribution_by_hand,
+    "attribution.ablations": ablations_by_hand,
+    "attribution.generation": generation_by_hand,
+    "attribution.over_corpus": over_corpus_by_hand,
+    "attribution.trust": trust_by_hand,
     "heads.statistics": statistics_by_hand,
     "neurons.selective": selective_by_hand,
     "overview.norms": norms_by_hand,
@@ -46,6 +56,8 @@ FACTORIES: dict[str, Callable[[], Result]] = {
 
 ONE_DRAW = {"train.curves"}
 """Kinds without an interval: a training is one draw, and none of it is resampled."""
+ONE_TEXT = {"attribution", "attribution.ablations", "attribution.generation"}
+"""Kinds on one text: there is nothing to resample, and no chance without another model."""
 MOST_FIELDS = 8
 every_kind = pytest.mark.parametrize("kind", sorted(FACTORIES))
 
@@ -83,12 +95,12 @@ def test_frozen_small_and_described(made, kind):
 def test_shapes_numbers_and_the_interval(made, kind):
     result = made[kind]
     shape = tuple(len(coordinates) for coordinates in result.axes.values())
-    ends = () if kind in ONE_DRAW else (result.low, result.high)
-    for part in (result.values, result.null, *ends):
+    ends = () if kind in ONE_DRAW | ONE_TEXT else (result.low, result.high)
+    for part in (result.values, *(() if kind in ONE_TEXT else (result.null,)), *ends):
         assert part is not None, "the factory must show chance and interval"
         assert part.shape == shape
         assert np.isfinite(part).all()
-    if kind in ONE_DRAW:
+    if kind in ONE_DRAW | ONE_TEXT:
         assert result.resampled.startswith("no interval: ")
     else:
         assert (result.low <= result.values + 1e-9).all()
@@ -99,7 +111,7 @@ def test_shapes_numbers_and_the_interval(made, kind):
         assert len(set(coordinates)) == len(coordinates)
     for table in result.tables.values():
         for column in table.columns.values():
-            assert column.dtype.kind in "fiuU"
+            assert column.dtype.kind in "bfiuU"
 
 
 @every_kind
@@ -137,7 +149,7 @@ def test_the_same_work_gives_the_same_bytes(made, kind, tmp_path):
 @every_kind
 def test_provenance_is_complete(made, kind):
     origin = made[kind].provenance
-    assert origin.function == kind
+    assert origin.function in (kind, f"{kind}.attribute")
     assert origin.models
     assert all(model["name"] and model["fingerprint"] for model in origin.models)
     assert {"name", "fingerprint", "sentences"} <= origin.corpus.keys()

@@ -19,7 +19,7 @@ ORDER = [
     ("results",),
     ("collect",),
     ("families", "concordance", "reading"),
-    ("overview", "heads", "neurons", "similarity"),
+    ("overview", "attribution", "heads", "neurons", "similarity"),
     ("train",),
     ("views",),
     ("report",),
@@ -34,6 +34,7 @@ ALLOWED = {
     ("results", "heads"),
     ("results", "neurons"),
     ("results", "similarity"),
+    ("results", "attribution"),
     ("results", "train"),  # the kinds of results are found where they are defined
 }
 """Late imports upwards, each with its reason."""

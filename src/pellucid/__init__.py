@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pellucid import heads, neurons, overview, similarity, studies, train, views, zoo
+    from pellucid import attribution, heads, neurons, overview, similarity, studies, train, views, zoo
     from pellucid.collect.build import build_store
     from pellucid.collect.classes import ClassMoments
     from pellucid.collect.counts import HeadCounts
@@ -60,7 +60,7 @@ _HOMES = {
     "replay": "pellucid.collect.replay",
     "sweep": "pellucid.collect.sweep",
 }
-_PACKAGES = ("heads", "neurons", "overview", "similarity", "studies", "train", "views", "zoo")
+_PACKAGES = ("attribution", "heads", "neurons", "overview", "similarity", "studies", "train", "views", "zoo")
 """Topics that are reached through the package: `pellucid.heads.statistics(found)`."""
 
 __all__ = [
@@ -88,6 +88,7 @@ __all__ = [
     "TokenSample",
     "TopContexts",
     "__version__",
+    "attribution",
     "build_store",
     "heads",
     "neurons",

@@ -38,6 +38,10 @@ class TrainError(PellucidError):
     """A training that cannot be begun or gone on with as asked, or a run folder that cannot be read."""
 
 
+class AttributionError(PellucidError):
+    """An attribution that was asked for a target, baseline or method that does not exist or does not fit."""
+
+
 class OutOfMemory(PellucidError):
     """The machine or the accelerator ran out of memory during a pass."""
 

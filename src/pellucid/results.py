@@ -27,7 +27,14 @@ ABOUT, ARRAYS = "result.json", "arrays.safetensors"
 WIDTH = 7.2
 """Width of a figure in inches that fills a report's column."""
 
-_PACKAGES = ("pellucid.overview", "pellucid.heads", "pellucid.neurons", "pellucid.similarity", "pellucid.train")
+_PACKAGES = (
+    "pellucid.overview",
+    "pellucid.heads",
+    "pellucid.neurons",
+    "pellucid.similarity",
+    "pellucid.attribution",
+    "pellucid.train",
+)
 """The packages whose analyses define kinds of results."""
 
 _CELLS = ("values", "null", "low", "high")

@@ -28,7 +28,7 @@ def test_sections_open_and_views_are_made_there(browser, written):
     assert fold.get_attribute("open") is None
     assert page.locator("[data-pellucid] .pellucid-view").count() == 0
     page.locator("nav a", has_text="One sentence").click()
-    first, second = page.locator("[data-pellucid]").all()
+    first, second = page.locator("#one-sentence [data-pellucid]").all()
     first.get_by_role("tab", name="Heads").click()
     first.locator(".tokens .token").first.wait_for()
     assert fold.get_attribute("open") is not None

@@ -184,7 +184,8 @@ def test_models_that_do_not_predict_the_next_word_say_so(bert_folder, gpt2_folde
     assert "reads the whole text at once" in str(absences(Model.load(bert_folder))["Surprise"])
     headless = absences(Model.load(gpt2_folder, head="none"))
     assert "without a head that predicts the next word" in str(headless["Surprise"])
-    assert [title for title, reason in headless.items() if reason is not None] == ["Surprise"]
+    missing = [title for title, reason in headless.items() if reason is not None]
+    assert missing == ["Surprise", "What made the prediction", "Can attributions be believed?"]
 
 
 def test_an_encoder_and_an_encoder_decoder_get_a_report_too(bert_folder, t5_folder, undrawn, tmp_path):
@@ -194,7 +195,8 @@ def test_an_encoder_and_an_encoder_decoder_get_a_report_too(bert_folder, t5_fold
         told = " ".join(Reader(made.read_text(encoding="utf-8")).text.split())
         assert "Not in this report: this model reads the whole text at once" in told
         about = json.loads((tmp_path / name / "result.json").read_text())
-        assert [each["title"] for each in about["sections"] if each["absent"]] == ["Surprise"]
+        missing = [each["title"] for each in about["sections"] if each["absent"]]
+        assert missing in (["Surprise"], ["Surprise", "Can attributions be believed?"])
         assert len(Result.load(tmp_path / name / "results" / "heads").axes["layer"]) == 3
 
 

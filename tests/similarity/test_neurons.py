@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -295,3 +296,21 @@ def test_what_cannot_be_scored_is_refused() -> None:
         neuron_matches(found((wide, TWO)))
     with pytest.warns(SimilarityWarning, match=r"300 words are few .* 200 units: chance alone explains 67%"):
         neuron_matches(found((ONE, wide)), score="linreg", interval=False)
+
+
+def test_the_figure_sorts_the_units_of_each_site_beside_chance():
+    """One panel per site, a line that only falls, and chance in grey: not one strip of a heat map."""
+    result = neuron_matches(found((*with_twin(ONE), *with_twin(TWO))), left="0:neurons.*", right="2:neurons.*")
+    result = replace(result, null=np.linspace(0.01, 0.1, result.values.size).reshape(result.values.shape))
+    panels = [axes for axes in result.plot().axes if axes.axison]
+    assert [axes.get_title().partition(":")[0] for axes in panels] == ["neurons.0", "neurons.1"]
+    for site, axes in enumerate(panels):
+        lines = {str(line.get_label()): np.asarray(line.get_ydata()) for line in axes.lines}
+        assert set(lines) == {"measured", "random", "chance"}
+        np.testing.assert_array_equal(lines["measured"], sorted(result.values[0, site], reverse=True))
+        random = result.table("random model").columns["value"][0, site]
+        np.testing.assert_array_equal(lines["random"], sorted(random, reverse=True))
+        assert result.null is not None
+        order = np.argsort(-result.values[0, site], kind="stable")
+        np.testing.assert_array_equal(lines["chance"], result.null[0, site][order])
+        assert f"median {np.median(result.values[0, site]):.2f}" in axes.get_title()

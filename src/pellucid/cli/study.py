@@ -15,16 +15,20 @@ from pellucid.cli import _options as options
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
+    from pellucid.studies import qa_tables
     from pellucid.studies.thesis_tables import Study
 
 EXAMPLES = """Examples: pellucid study thesis --data wikitext2 -o thesis ;
 pellucid study thesis --data wikitext2 --quick -o thesis ; pellucid study thesis --from thesis -o again"""
+QA_EXAMPLES = """Examples: pellucid study qa -o answers ; pellucid study qa --quick -o answers ;
+pellucid study qa ./my-qa-model --corpus dev.json -o answers ; pellucid study qa --from answers -o again"""
 DATA = "PELLUCID_DATA"
 
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Published studies run again, beside what chance gives.", no_args_is_help=True)
     group.command(name="thesis", epilog=EXAMPLES)(thesis)
+    group.command(name="qa", epilog=QA_EXAMPLES)(qa)
     app.add_typer(group, name="study")
 
 
@@ -114,5 +118,97 @@ def _print_json(study: Study, page: Path) -> None:
             "scale": study.facts["scale"],
             "claims": [{**asdict(each), "verdict": each.verdict} for each in claims(study)],
             "scores": [asdict(each) for each in study.scores],
+        }
+    )
+
+
+def qa(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make; it must be new or empty.")],
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="A model that answers questions (default: zoo:qa).")
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Questions in the form of SQuAD, or questions:COUNT:SEED (default: generated ones)."
+        ),
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="conductance, or integrated_gradients for each layer's own path (slower).")
+    ] = "conductance",
+    steps: Annotated[
+        int | None, typer.Option(min=2, help="Steps of a path (default: until sums are complete).")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="40 questions: a minute or two.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="A few questions, to see that everything works.")] = False,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FOLDER", help="Only draw the numbers in this folder.")
+    ] = None,
+    device: options.Device = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the network with random weights.")] = 0,
+    json: options.Json = False,
+) -> None:
+    """Explain start and end of a model's answers at every layer, over many questions, beside a random network."""
+    from pellucid.saving import check_free
+    from pellucid.studies.qa_page import write_page
+    from pellucid.studies.qa_tables import read
+    from pellucid.studies.thesis_tables import StudyError
+
+    check_free(out)
+    if quick and smoke:
+        raise StudyError("--quick and --smoke ask for different sizes of the study; give one of them.")
+    command = shlex.join(["pellucid", *sys.argv[1:]])
+    if source is not None:
+        study = read(source)
+    else:
+        from pellucid.corpus import Corpus
+        from pellucid.model import Model
+        from pellucid.studies.qa import compute_study
+
+        with tempfile.TemporaryDirectory() as room:
+            numbers = compute_study(
+                Path(room) / "numbers",
+                model=None if model is None and smoke else Model.load(model or "zoo:qa", head="qa", device=device),
+                corpus=None if corpus is None else Corpus.open(corpus),
+                scale="quick" if quick else "smoke" if smoke else "full",
+                method=method,
+                steps=steps,
+                seed=seed,
+                say=console(stderr=True).print,
+            )
+            study = read(numbers)
+    page = write_page(study, out, command=command)
+    if json:
+        _print_answers_json(study, page)
+        return
+    _print_answers(study)
+    console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+def _print_answers(study: qa_tables.Study) -> None:
+    from pellucid.studies import qa_figures
+    from pellucid.studies.qa_claims import claims
+
+    rows = [
+        [cell if isinstance(cell, str) else str(cell.shown) for cell in row] for row in qa_figures.spread_rows(study)
+    ]
+    print_table(qa_figures.SPREAD_COLUMNS, rows, title="Spread over tokens, by layer", right=qa_figures.NUMBERS)
+    judged = [(each.claim, each.verdict, each.found) for each in claims(study)]
+    print_table(("claim", "verdict", "numbers"), judged, title="What stands")
+
+
+def _print_answers_json(study: qa_tables.Study, page: Path) -> None:
+    from dataclasses import asdict
+
+    from pellucid.studies.qa_claims import claims
+
+    right = sum(one.right for one in study.questions)
+    print_json(
+        {
+            "page": str(page),
+            "facts": dict(study.facts),
+            "questions": len(study.questions),
+            "right": right,
+            "claims": [{**asdict(each), "verdict": each.verdict} for each in claims(study)],
         }
     )

@@ -83,6 +83,11 @@ class Batch:
         moved = {name: value.to(device) for name, value in vars(self).items() if value is not None}
         return replace(self, **moved)
 
+    def repeated(self, count: int) -> Batch:
+        """All sequences `count` times, one repetition after the other."""
+        made = {name: value.repeat(count, 1) for name, value in vars(self).items() if value is not None}
+        return replace(self, **made)
+
     def inputs(self, accepted: frozenset[str], *, causal: bool) -> dict[str, Tensor]:
         """The model's keyword arguments, of those it accepts.
 

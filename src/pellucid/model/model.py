@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pellucid.errors import EditError, ModelError, OutOfMemory, TextError
+from pellucid.errors import EditError, ModelError, OutOfMemory, TextError, listing
 from pellucid.model.batch import Batch
 from pellucid.model.edits import Edit
 from pellucid.model.fingerprint import fingerprint
@@ -25,6 +25,7 @@ from pellucid.model.hooks import Recorder, Reduce
 from pellucid.model.loading import SETTINGS, Opened, open_object, open_source
 from pellucid.model.run import Generation, Run
 from pellucid.model.sites import Site, expand, single
+from pellucid.model.starting import Start, Starts
 from pellucid.model.survey import Survey, survey
 from pellucid.model.tokens import is_text, length_limit, tokenize
 
@@ -47,6 +48,7 @@ class Model:
         self._survey = surveyed or survey(self._wiring, self.attention)
         self._selected: dict[tuple[str | Site, ...], tuple[Site, ...]] = {}
         self._recipe: Callable[..., Model] | None = None
+        self._starts = Starts(self._wiring, self._survey.located)
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -223,23 +225,39 @@ class Model:
         gradients: bool = False,
         reduce: Reduce | None = None,
         logits: bool = True,
+        start: Start | None = None,
     ) -> Run:
         """One forward pass that records `sites` and makes `edits`.
 
         Recorded tensors are the model's own (read them, do not change them in place). With `gradients` they stay in
         the graph, so that `torch.autograd.grad(target, run[site])` works. `reduce(site, tensor)` replaces each tensor
         as it comes, so that large ones such as patterns are never held together. With `logits=False` a language model
-        computes scores for the last token only, where it can.
+        computes scores for the last token only, where it can. With `start={"resid.5": stream}` the blocks below are
+        left out; a model that does not allow it runs whole, with the same answer, and `note` says why.
         """
         given: Any = self.tokenize(batch) if is_text(batch) else batch
         with self._lock:
+            begun, whole = {single(site, self.sites): stream for site, stream in (start or {}).items()}, ""
+            if begun:
+                edits = [*(Edit.patch(site, stream) for site, stream in begun.items()), *_several(edits)]
+                self._starts.check(begun, [*self._select(sites), *(single(edit.site, self.sites) for edit in edits)])
+                whole = self._starts.reason(self, begun)
             arguments, frame = self._arguments(given)
             if not logits and "logits_to_keep" in self._accepted:
                 arguments["logits_to_keep"] = 1
             recorder = self._recorder(frame, sites, edits, gradients=gradients, reduce=reduce)
-            with recorder.installed(self.attention), torch.set_grad_enabled(gradients), self._memory(frame):
+            left_out = self._starts.skipped(() if whole else begun)
+            with left_out, recorder.installed(self.attention), torch.set_grad_enabled(gradients), self._memory(frame):
                 output = self._forward(arguments)
-            return Run(recorder.taken()[-1], given if isinstance(given, Batch) else None, output)
+            note = f"whole passes, not from {listing(begun)} on: {whole}" if whole else ""
+            return Run(recorder.taken()[-1], given if isinstance(given, Batch) else None, output, note)
+
+    def cannot_start(self, sites: Sites) -> str:
+        """Why passes cannot start at streams such as `resid.5`, tried once and remembered; empty where they can."""
+        begun = self._select(sites)
+        with self._lock:
+            self._starts.check(begun, ())
+            return self._starts.reason(self, begun)
 
     def generate(
         self,
@@ -329,7 +347,7 @@ class Model:
         """A recorder for one pass, with every site and edit checked before anything runs."""
         located = self._survey.located
         planned: dict[Site, list[Edit]] = {}
-        for edit in [edits] if isinstance(edits, Edit) else edits:
+        for edit in _several(edits):
             site = single(edit.site, self.sites)
             self._check_edit(edit, site)
             if site in located.read_only:
@@ -391,6 +409,10 @@ class Model:
             f"{self.device} ran out of memory on a batch of {shape}; use a smaller batch, shorter text or fewer "
             "sites, or reduce=…"
         )
+
+
+def _several(edits: Edit | Iterable[Edit]) -> list[Edit]:
+    return [edits] if isinstance(edits, Edit) else list(edits)
 
 
 def ran_out(error: BaseException) -> bool:

@@ -45,11 +45,14 @@ class Captured(Mapping["str | Site", Any]):
 
 
 class Run(Captured):
-    """One pass: `run["heads.3"]` is a recorded tensor, `run.logits` the model's scores, `run.output` its output."""
+    """One pass: `run["heads.3"]` is a recorded tensor, `run.logits` the model's scores, `run.output` its output.
 
-    def __init__(self, values: Mapping[Site, Any], batch: Batch | None, output: Any) -> None:
+    `note` says why a pass that was to start at a layer ran whole; it is empty elsewhere.
+    """
+
+    def __init__(self, values: Mapping[Site, Any], batch: Batch | None, output: Any, note: str = "") -> None:
         super().__init__(values)
-        self.batch, self.output = batch, output
+        self.batch, self.output, self.note = batch, output, note
 
     @property
     def logits(self) -> Tensor:

@@ -49,7 +49,7 @@ def survey(wiring: Wiring, attention: str) -> Survey:
             f"{type(module).__name__} puts a head for whole texts on an encoder–decoder, which Pellucid does not open; "
             "open it with head='none' or head='seq2seq'."
         )
-    inputs = _inputs(module, encoder_decoder=encoder_decoder)
+    inputs = probe_inputs(module)
     for _ in range(_TRIES - 1):  # outputs are compared to the bit, and a busy machine may sum in another order once
         with suppress(_Differs):
             return _attempt(wiring, attention, inputs, encoder_decoder=encoder_decoder)
@@ -74,8 +74,9 @@ def _attempt(wiring: Wiring, attention: str, inputs: dict[str, Tensor], *, encod
     )
 
 
-def _inputs(module: Any, *, encoder_decoder: bool) -> dict[str, Tensor]:
+def probe_inputs(module: Any) -> dict[str, Tensor]:
     """A small batch of random token ids; encoder and decoder have different lengths, so that cross attention shows."""
+    encoder_decoder = bool(getattr(module.config, "is_encoder_decoder", False))
     generator = torch.Generator().manual_seed(0)
     vocabulary = getattr(module.get_input_embeddings(), "num_embeddings", None)
     if vocabulary is None:
@@ -105,7 +106,24 @@ def _plain(module: nn.Module, inputs: dict[str, Tensor]) -> Any:
         raise ModelError(f"{type(module).__name__} cannot run on a small batch of random tokens ({reason}).") from error
     if not isinstance(output, Mapping):
         raise ModelError(f"{type(module).__name__} returns a bare tuple; set return_dict to true in its configuration.")
+    if next(iter(output.values())).isnan().any():  # outputs are compared, and NaN is never the same as itself
+        raise ModelError(_why_nan(module))
     return output
+
+
+def _why_nan(module: nn.Module) -> str:
+    """The sentence for a model whose output is NaN: its first spoilt parameter, or that all are sound."""
+    spoilt = [name for name, weight in module.named_parameters() if not weight.isfinite().all()]
+    if spoilt:
+        return (
+            f"The weights of this {type(module).__name__} contain NaN or infinity, first in {spoilt[0]!r} "
+            f"({len(spoilt)} in all), so that all it computes is NaN; take an earlier checkpoint, or copy the model "
+            "again."
+        )
+    return (
+        f"{type(module).__name__} computes NaN from a small batch of random tokens, though its weights are finite; "
+        "open it with dtype=torch.float32."
+    )
 
 
 def _same_output(one: Any, other: Any) -> bool:

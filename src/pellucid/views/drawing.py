@@ -6,24 +6,35 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pellucid.results import WIDTH, Result, ResultError
+from pellucid.views.ablations import ablation_figure
+from pellucid.views.attribution import attribution_figure
 from pellucid.views.bars import bars
 from pellucid.views.convergence import convergence_curves
+from pellucid.views.corpus_shares import corpus_shares
 from pellucid.views.curves import curves
 from pellucid.views.heat_map import heat_map
 from pellucid.views.learning import learning_curves
+from pellucid.views.matches import match_curves
 from pellucid.views.position import surprise_curve
 from pellucid.views.similarity_map import similarity_map
+from pellucid.views.trust import trust_figure
 from pellucid.views.units import unit_bars
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MADE_FOR: dict[str, Callable[..., Figure]] = {
+    "attribution": attribution_figure,
+    "attribution.ablations": ablation_figure,
+    "attribution.generation": attribution_figure,
+    "attribution.over_corpus": corpus_shares,
+    "attribution.trust": trust_figure,
     "neurons.selective": unit_bars,
     "overview.surprise": surprise_curve,
     "similarity.convergence": convergence_curves,
     "similarity.epoch_by_epoch": convergence_curves,
     "similarity.grid": similarity_map,
+    "similarity.neurons": match_curves,
     "train.curves": learning_curves,
 }
 _MOST_BARS = 60

@@ -45,7 +45,7 @@ class TextPicture:
             raise PellucidError(f"{held.name} has no values for its text.")
         self.width, self.tokens = width, held.tokens()
         self.chosen = state["left"][0] if state["left"] else -1
-        self.parts: list[_Part] = []
+        self.parts: list[Heading] = []
         tracks = text["tracks"]
         track = state["track"] if state["track"] in tracks else next(iter(tracks), None)
         self.values = None if track is None else held.track(track)
@@ -53,14 +53,14 @@ class TextPicture:
             facts = tracks[track]
             scale = scale_of(self.values, signed=facts["signed"])
             colours = scale.colours(self.values)
-            self.parts.append(_Part(titled(track), facts["about"], scale, facts["unit"], width))
+            self.parts.append(Heading(titled(track), facts["about"], scale, facts["unit"], width))
         else:
             colours = None
         self.tables = self._tables(held, text, state["map"])
         rest = sum(part.height for part in self.parts)
         rest += sum(0.16 + part.height + table.height for part, table in self.tables)
         most = max(_FEWEST, int((_TALLEST - rest) / _LINE))
-        self.flow = _Flow(self.tokens, colours, self.values, self.chosen, width=width, most=most)
+        self.flow = Flow(self.tokens, colours, self.values, self.chosen, width=width, most=most)
         self.height = rest + self.flow.height
         self.notes = [*self.flow.notes, *(note for _, table in self.tables for note in table.notes)]
 
@@ -77,9 +77,9 @@ class TextPicture:
             table.draw(sheet, x, y + part.height)
             y += part.height + table.height
 
-    def _tables(self, held: Held, text: Mapping[str, Any], asked: str | None) -> list[tuple[_Part, TokenTable]]:
+    def _tables(self, held: Held, text: Mapping[str, Any], asked: str | None) -> list[tuple[Heading, TokenTable]]:
         """The map and the lens; where the state names one, that one alone."""
-        found: list[tuple[_Part, TokenTable]] = []
+        found: list[tuple[Heading, TokenTable]] = []
         maps = text["maps"]
         name = asked if asked in maps else next(iter(maps), None)
         if name is not None and asked != "lens":
@@ -88,7 +88,7 @@ class TextPicture:
             table = TokenTable(
                 titled(name), facts["rows"], self.tokens, scale.colours(values), self.chosen, width=self.width
             )
-            found.append((_Part(titled(name), facts["about"], scale, facts["unit"], self.width), table))
+            found.append((Heading(titled(name), facts["about"], scale, facts["unit"], self.width), table))
         if text["lens"] and asked in (None, "lens"):
             facts = text["lens"]
             words, ids, probabilities = held.lens()
@@ -103,12 +103,12 @@ class TextPicture:
                 words=names,
             )
             found.append(
-                (_Part("Predictions", f"{facts['about']} {_FRAMES}", _PROBABILITY, "probability", self.width), table)
+                (Heading("Predictions", f"{facts['about']} {_FRAMES}", _PROBABILITY, "probability", self.width), table)
             )
         return found
 
 
-class _Part:
+class Heading:
     """The heading of a part: what its colours stand for, and a sentence about it."""
 
     def __init__(self, name: str, about: str, scale: Scale, unit: str, width: float) -> None:
@@ -121,7 +121,7 @@ class _Part:
         write_lines(sheet, x, y + LEGEND, self.about, size=_ABOUT, colour=NOTE)
 
 
-class _Flow:
+class Flow:
     """The text in lines, every token on the colour of its value."""
 
     def __init__(

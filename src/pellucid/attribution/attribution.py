@@ -1,0 +1,298 @@
+"""Attribution of one text: what every token, layer, head or neuron did for a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from pellucid.attribution import completeness
+from pellucid.attribution.computing import TOLERANCE, Settings, compute
+from pellucid.attribution.methods import METHODS, chosen
+from pellucid.attribution.removal_groups import told, with_words
+from pellucid.attribution.targets import Target, asked
+from pellucid.errors import AttributionError, listing
+from pellucid.model.batch import Batch
+from pellucid.model.sites import Site, expand
+from pellucid.results import Array, Provenance, Result, Table
+
+if TYPE_CHECKING:
+    from pellucid.attribution.baselines import Given
+    from pellucid.attribution.methods import Method
+    from pellucid.attribution.removal_groups import Grouping
+    from pellucid.attribution.sweep import Key, Swept
+    from pellucid.attribution.targets import Resolved
+    from pellucid.model import Model
+
+BY = ("site", "head", "unit")
+RANDOM = "what a method draws at random for this text (95%); a method that draws nothing has no width"
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution(Result):
+    """What places did for targets, [measure, target, place, token]; a measure is a method.
+
+    A place is a site (`resid.3`), a head (`heads.3:2`) or a unit (`neurons.3:17`). Tokens are numbered; for
+    encoder–decoders those of the source come first, then those of the target.
+    """
+
+    kind: ClassVar[str] = "attribution"
+    title: ClassVar[str] = "What made the prediction"
+    phrases: ClassVar[Mapping[str, str]] = {name: method.phrase for name, method in METHODS.items()}
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        """One phrase for each method."""
+        return {str(name): METHODS[str(name)].phrase for name in self.axes["measure"]}
+
+    @property
+    def tokens(self) -> Table:
+        """Every token's text, whether it is special, whether a space stands before it, and which stack reads it."""
+        return self.table("tokens")
+
+    @property
+    def targets(self) -> Table:
+        """Each target with its score at the text and at the baseline."""
+        return self.table("targets")
+
+    @property
+    def completeness(self) -> Table:
+        """For every complete method and place: the sum of the attributions, what it should be, and the error."""
+        return self.table("completeness")
+
+    @property
+    def conservation(self) -> Table:
+        """For relevance: how much of the target's score reached the input, and what kept the rest on the way."""
+        return self.table("conservation")
+
+
+def attribute(
+    model: Model,
+    text: str | Batch,
+    target: str | Target | Sequence[str | Target] | None = None,
+    method: str | Sequence[str] = "integrated_gradients",
+    sites: str | Site | Sequence[str | Site] = "*.embed",
+    *,
+    by: str = "site",
+    pair: str | None = None,
+    decoder: str | None = None,
+    baseline: Given = "auto",
+    rule: str = "gauss",
+    steps: int | None = None,
+    tolerance: float = TOLERANCE,
+    samples: int = 25,
+    noise: float = 0.1,
+    seed: int = 0,
+    groups: Grouping = "tokens",
+    window: int = 3,
+    stride: int = 1,
+    memory_limit: int | None = None,
+) -> Attribution:
+    """What every token did for a prediction, at the input (`embed`) or at any sites, all from the same passes.
+
+    `by` tells what a place is: a whole `site`, a `head` or a `unit`. Several targets and methods may be named;
+    `decoder` is what an encoder–decoder has written so far. The other options are those of `Settings`. The numbers are
+    for this text alone; how far a method can be trusted is what `trust` measures.
+    """
+    if by not in BY:
+        raise AttributionError(f"Attributions are given by {listing(BY)}, not by {by!r}.")
+    batch = _unpadded(text) if isinstance(text, Batch) else model.tokenize(text, pair, target=decoder)
+    if batch.size != 1:
+        raise AttributionError(f"attribute takes one text, not {batch.size}; use over_corpus for many.")
+    methods, places = chosen(method), expand(sites, model.sites)
+    if isinstance(text, str) and isinstance(groups, str) and groups == "words":
+        batch = with_words(model, batch, text, pair)
+    settings = Settings(
+        baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by, groups, window, stride
+    )
+    found, targets = compute(model, batch, asked(model, target), methods, places, settings)
+    arguments: dict[str, Any] = {
+        "method": [one.name for one in methods],
+        "sites": [str(site) for site in places],
+        "by": by,
+        "baseline": found.baseline,
+        "rule": rule,
+        "steps": found.steps,
+        "points": found.points,
+        "precision": str(next(model.hf.parameters()).dtype).removeprefix("torch."),
+        "groups": told(groups),
+        **({"note": found.note} if found.note else {}),
+    }
+    provenance = Provenance(
+        "attribution.attribute",
+        arguments,
+        ({"name": model.name, "fingerprint": model.fingerprint},),
+        one_text(batch, text=text if isinstance(text, str) else None, pair=pair, decoder=decoder),
+        seed if any(one.random for one in methods) else None,
+    )
+    return gathered(model, batch, found, targets, methods, places, by=by, provenance=provenance)
+
+
+def _unpadded(batch: Batch) -> Batch:
+    """One text without its padding."""
+    if batch.size != 1 or bool(batch.mask.all() and (batch.target_mask is None or batch.target_mask.all())):
+        return batch
+    made: dict[str, Tensor] = {}
+    for name, value in vars(batch).items():
+        mask = batch.target_mask if name.startswith("target") else batch.mask
+        if value is not None and mask is not None:
+            made[name] = value[:, mask[0].bool()]
+    return replace(batch, **made)
+
+
+def gathered(
+    model: Model,
+    batch: Batch,
+    found: Swept,
+    targets: Sequence[Resolved],
+    methods: Sequence[Method],
+    sites: Sequence[Site],
+    *,
+    by: str,
+    provenance: Provenance,
+) -> Attribution:
+    """Raw attributions of one text as a result: features are summed, places and tokens named."""
+    tokens, spans = _tokens(model, batch)
+    names: list[str] = [name for site in sites for name in places(model, site, by)]
+
+    def laid_out(parts: Mapping[Key, Tensor]) -> Tensor:
+        """Parts as [measure, target, place, token]; a method that draws nothing has no reach, which is zero."""
+        values = torch.zeros(len(methods), len(targets), len(names), len(tokens["token"]), dtype=torch.float64)
+        for which, method in enumerate(methods):
+            for number in range(len(targets)):
+                first = 0
+                for site in sites:
+                    key, count = (method.name, number, site), len(places(model, site, by))
+                    if key in parts or parts is found.parts:
+                        span = spans[stack_of(site)]
+                        part = per_token(parts[key][0], site, by)  # [places, T]
+                        values[which, number, first : first + count, span] = part
+                    first += count
+        return values
+
+    values, reach = laid_out(found.parts), laid_out(found.reach)
+    labels = [f"{number} {token}" for number, token in enumerate(tokens["token"])]
+    return Attribution(
+        axes={
+            "measure": tuple(method.name for method in methods),
+            "target": tuple(target.name for target in targets),
+            "place": tuple(names),
+            "token": tuple(labels),
+        },
+        values=values.numpy(),
+        null=None,
+        low=(values - reach).numpy() if found.reach else None,
+        high=(values + reach).numpy() if found.reach else None,
+        resampled=RANDOM if found.reach else "no interval: the numbers are of one text",
+        provenance=provenance,
+        tables={
+            "tokens": Table.of_rows(tokens),
+            "targets": _target_rows(targets, found),
+            "completeness": _completeness_rows(targets, found),
+            "conservation": _conservation_rows(targets, found),
+        },
+    )
+
+
+def one_text(batch: Batch, **given: str | None) -> dict[str, Any]:
+    """What was read, as a corpus of one text."""
+    from pellucid.corpus.identity import fingerprint_of
+
+    rows = [batch.ids, *([batch.target_ids] if batch.target_ids is not None else [])]
+    return {
+        "name": "one text",
+        "fingerprint": fingerprint_of("tokens", *(str(row[0].tolist()) for row in rows)),
+        "sentences": 1,
+        "tokens": sum(row.shape[1] for row in rows),
+        **{name: each for name, each in given.items() if each is not None},
+    }
+
+
+def stack_of(site: Site) -> str | None:
+    """The stack whose tokens a site's attributions belong to: what cross attention looks at is the encoder's."""
+    if site.stack == "cross":
+        return "encoder" if site.kind in ("pattern", "key", "value") else "decoder"
+    return site.stack
+
+
+def places(model: Model, site: Site, by: str) -> list[str]:
+    """The names of the places that a site is divided into."""
+    if by == "site" or (by == "head" and not site.per_head):
+        return [str(site)]
+    size = model.size(site)
+    return [f"{site}:{unit}" for unit in range(size[0] if site.per_head else size[-1])]
+
+
+def per_token(part: Tensor, site: Site, by: str) -> Tensor:
+    """An attribution [T, width] or [heads, T, width] with its features summed, [places, T].
+
+    Of a pattern [heads, queries, keys] the queries are summed: what is left belongs to the token that is looked at.
+    """
+    if site.per_head:
+        heads = part.sum(dim=1 if site.kind == "pattern" else 2)
+        return heads.sum(dim=0, keepdim=True) if by == "site" else heads
+    return part.T if by == "unit" else part.sum(dim=1)[None]
+
+
+def _tokens(model: Model, batch: Batch) -> tuple[dict[str, Array], dict[str | None, slice]]:
+    """Real tokens of a text with their facts, and where those of each stack stand among them."""
+    import numpy as np
+
+    rows: list[tuple[str, bool, bool, str]] = []
+    spans: dict[str | None, slice] = {}
+    sides = [("source" if batch.target_ids is not None else "text", batch.ids, batch.special)]
+    if batch.target_ids is not None:
+        sides.append(("target", batch.target_ids, torch.zeros_like(batch.target_ids, dtype=torch.bool)))
+    for side, ids, special in sides:
+        begin = len(rows)
+        numbers: list[int] = ids[0].tolist()
+        for place, (token, flag) in enumerate(zip(numbers, special[0].tolist(), strict=True)):
+            shown = str(token) if model.tokenizer is None else model.tokenizer.decode([token])
+            rows.append((shown, bool(flag), _apart(model, numbers[max(0, place - 1) : place], token), side))
+        for stack in {"text": (None,), "source": ("encoder",), "target": ("decoder",)}[side]:
+            spans[stack] = slice(begin, len(rows))
+    texts, flags, apart, which = map(np.array, zip(*rows, strict=True))
+    return {"token": texts, "special": flags, "space": apart, "side": which}, spans
+
+
+def _apart(model: Model, before: Sequence[int], token: int) -> bool:
+    """Whether a space stands between a token and the one before it."""
+    if not before or model.tokenizer is None:
+        return bool(before)
+    left, both = model.tokenizer.decode(before), model.tokenizer.decode([*before, token])
+    return both[len(left) :][:1].isspace()
+
+
+def _target_rows(targets: Sequence[Resolved], found: Swept) -> Table:
+    start, end = found.start[:, 0].numpy(), found.end[:, 0].numpy()
+    names = [target.name for target in targets]
+    return Table.of_rows({"target": names, "score": end, "baseline": start, "change": end - start})
+
+
+def _completeness_rows(targets: Sequence[Resolved], found: Swept) -> Table:
+    rows: list[tuple[str | float, ...]] = []
+    for one in completeness.sums(found):
+        for number, target in enumerate(targets):
+            told = (one.total[number, 0], one.wanted[number, 0], one.error[number, 0])
+            rows.append((one.method, target.name, one.place, *(float(value) for value in told)))
+    names = ("measure", "target", "place", "sum", "change", "relative error")
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    return Table.of_rows(dict(zip(names, columns, strict=True)))
+
+
+def _conservation_rows(targets: Sequence[Resolved], found: Swept) -> Table:
+    rows = [
+        (method, targets[number].name, part, float(relevance[0]), _share(relevance[0], found.end[number, 0]))
+        for (method, number), shares in found.shares.items()
+        for part, relevance in shares.items()
+    ]
+    names = ("measure", "target", "part", "relevance", "share of the score")
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    return Table.of_rows(dict(zip(names, columns, strict=True)))
+
+
+def _share(part: Tensor, whole: Tensor) -> float:
+    return float(part / whole) if whole != 0 else 0.0
