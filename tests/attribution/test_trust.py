@@ -9,7 +9,7 @@ import pytest
 import torch
 from captum.metrics import infidelity as captum_infidelity
 
-from pellucid.attribution import Trust, trust
+from pellucid.attribution import Target, Trust, trust
 from pellucid.attribution.methods import METHODS
 from pellucid.attribution.sweep import Asked
 from pellucid.attribution.trust import MEASURES
@@ -64,7 +64,7 @@ def test_an_exact_method_is_exact_and_its_order_the_best_of_all(baseline):
 
 def test_random_orders_score_the_mean_of_all_orders():
     parts = contributions(FIVE, "cat").numpy()
-    result = trust(bag(), [FIVE], "saliency", "token:cat", measures=CURVES, draws=2000)
+    result = trust(bag(), [FIVE], "saliency", "token:cat", baseline="zero", measures=CURVES, draws=2000)
     every, whole = np.array(areas(parts)), abs(parts.sum())
     expected, error = every.mean() / whole, every.std() / whole / np.sqrt(2000)
     for name in CURVES:
@@ -88,8 +88,8 @@ def test_curves_begin_and_end_at_the_empty_and_the_whole_text():
 
 def test_a_linear_model_s_gradient_is_steady_and_its_product_moves_with_the_input():
     methods = ["saliency", "gradient_x_activation"]
-    small = trust(bag(), [FIVE], methods, "token:cat", measures=["sensitivity"], radius=0.01)
-    large = trust(bag(), [FIVE], methods, "token:cat", measures=["sensitivity"], radius=0.04)
+    small = trust(bag(), [FIVE], methods, "token:cat", baseline="zero", measures=["sensitivity"], radius=0.01)
+    large = trust(bag(), [FIVE], methods, "token:cat", baseline="zero", measures=["sensitivity"], radius=0.04)
     assert cell(small, "sensitivity", "saliency") == cell(large, "sensitivity", "saliency") == 0
     moved = cell(small, "sensitivity", "gradient_x_activation")
     assert 0 < moved < 0.1
@@ -151,7 +151,7 @@ def test_removed_tokens_give_what_the_network_itself_gives():
         result["asked"] = asked
         return torch.ones(1, *asked.batch.ids.shape)
 
-    trust(model, [FIVE], (), "token:cat", own={"peek": peek}, measures=["completeness"])
+    trust(model, [FIVE], (), "token:cat", baseline="zero", own={"peek": peek}, measures=["completeness"])
     asked = result["asked"]
     assert isinstance(asked, Asked)
     rng = np.random.default_rng(0)
@@ -194,7 +194,15 @@ def judged() -> Trust:
         return torch.ones(1, *asked.batch.ids.shape)
 
     own = {"random": numbers, "places": places, "even": even}
-    return trust(bag(), LINES, ["gradient_x_activation", "integrated_gradients"], "token:cat", own=own, cascade=2)
+    return trust(
+        bag(),
+        LINES,
+        ["gradient_x_activation", "integrated_gradients"],
+        "token:cat",
+        own=own,
+        baseline="zero",
+        cascade=2,
+    )
 
 
 def test_random_attributions_score_chance(judged):
@@ -298,8 +306,11 @@ def test_several_targets_and_pairs():
 
 def test_several_targets_are_each_judged_by_their_own_attributions():
     names, targets = ["completeness", *CURVES], ["token:cat", "token:dog"]
-    both = trust(bag(), [FIVE], ["saliency", "integrated_gradients"], targets, measures=names)
-    alone = [trust(bag(), [FIVE], ["saliency", "integrated_gradients"], each, measures=names) for each in targets]
+    both = trust(bag(), [FIVE], ["saliency", "integrated_gradients"], targets, baseline="zero", measures=names)
+    alone = [
+        trust(bag(), [FIVE], ["saliency", "integrated_gradients"], each, baseline="zero", measures=names)
+        for each in targets
+    ]
     changes = [abs(float(contributions(FIVE, each.removeprefix("token:")).sum())) for each in targets]
     for place, name in enumerate(names):
         weights = [1, 1] if name == "completeness" else changes
@@ -350,3 +361,20 @@ def test_bad_input_is_one_sentence(options, told):
 def test_a_model_without_a_target_says_so():
     with pytest.raises(AttributionError, match="no hidden token"):
         trust(tiny("bert"), LINES[:2], "saliency")
+
+
+def test_the_baseline_is_settled_by_the_model():
+    """Zeros leave a Llama's stream empty, and a BERT's not."""
+    for name, wanted in (("llama", "mean"), ("bert", "zero")):
+        model = Model.load(network(name), tokenizer=word_tokenizer())
+        found = trust(
+            model,
+            ["the old dog sleeps", "a red cat runs"],
+            ["saliency"],
+            Target.unit("resid.1", 3, position=1),
+            measures=["deletion"],
+            points=2,
+            draws=2,
+            progress=False,
+        )
+        assert found.provenance.arguments["baseline"] == wanted

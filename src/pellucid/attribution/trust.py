@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from pellucid.attribution.baselines import AUTOMATIC, automatic, embedded
 from pellucid.attribution.computing import Settings
 from pellucid.attribution.methods import METHODS, chosen
 from pellucid.attribution.targets import Target, asked
@@ -79,7 +80,7 @@ def trust(
     measures: Sequence[str] | None = None,
     sentences: int | None = 50,
     own: Mapping[str, Explain] | None = None,
-    baseline: Given = "zero",
+    baseline: Given = AUTOMATIC,
     special: bool = False,
     steps: int | None = 25,
     samples: int = 10,
@@ -107,12 +108,13 @@ def trust(
     _check(points=points, draws=draws, perturbations=perturbations, cascade=cascade, sentences=sentences)
     wanted, several = asked(model, targets), methods is None or methods == "all"
     limit = LIMIT if memory_limit is None else memory_limit
-    settings = Settings(baseline, "gauss", steps, samples=samples, noise=noise, seed=seed, memory_limit=limit)
     known = _known(methods)
+    texts = usable(model, read, sentences, special=special)
+    baseline = _settled(model, texts, baseline)
+    settings = Settings(baseline, "gauss", steps, samples=samples, noise=noise, seed=seed, memory_limit=limit)
     plan = Plan(known, own or {}, _measures(measures), settings, special, points, draws, perturbations, radius)
     if not plan.names:
         raise AttributionError(f"No method was given; the methods are {listing(METHODS, most=30)}.")
-    texts = usable(model, read, sentences, special=special)
     tally = Tally(len(texts.sentences) * len(wanted))
     rounds = _rounds(plan, model, cascade)
     with Progress(progress) as bar:
@@ -348,6 +350,14 @@ def _named(target: Target) -> str:
     parts = [str(choice) for choice in target.choices if choice is not None]
     place = "" if target.position is None else f"@{target.position}"
     return (target.called or target.kind) + ("" if not parts else ":" + "|".join(parts)) + place
+
+
+def _settled(model: Model, texts: Texts, given: Given) -> Given:
+    """The baseline, where it is `auto` the one that fits the model."""
+    if not isinstance(given, str) or given != AUTOMATIC:
+        return given
+    first = tokenized(model, texts.sentences[:1])
+    return automatic(model, first, embedded(model, first))[0]
 
 
 def _told(baseline: Given) -> str:

@@ -31,8 +31,8 @@ class Trying:
     """How attributions are tried, named as `attribution.trust` names it."""
 
     baseline: Annotated[
-        str, typer.Option(help="What removed tokens become: zero, mean, pad or mask (also where paths start).")
-    ] = "zero"
+        str, typer.Option(help="What removed tokens become: auto, zero, mean, pad or mask (also where paths start).")
+    ] = "auto"
     special: Annotated[bool, typer.Option("--special", help="Remove special tokens too.")] = False
     steps: Annotated[int, typer.Option(min=2, help="Steps of a path.")] = 25
     samples: Annotated[int, typer.Option(min=2, help="Draws, of methods that draw at random.")] = 10
