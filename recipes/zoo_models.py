@@ -192,7 +192,7 @@ TRANSLATE = Recipe(
         "learning_rate": 2e-3,
         "label_smoothing": 0.1,
     },
-    candidates=({"dropout": 0.2, "embedding_dropout": 0.2}, {"dropout": 0.3, "embedding_dropout": 0.3}),
+    candidates=({"dropout": 0.2, "embedding_dropout": 0.2},),
     main=BLEU,
     data="Multi30k (Elliott et al. 2016), captions with translations; the test is test_2016_flickr",
     terms=("Multi30k: no licence is stated",),

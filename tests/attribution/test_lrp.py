@@ -13,9 +13,10 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.gpt2 import modeling_gpt2
 
-from pellucid.attribution import Target, attribute, lrp, lrp_rules
+from pellucid.attribution import Target, attribute
 from pellucid.attribution.computing import Settings, compute
-from pellucid.attribution.lrp_ledger import Ledger
+from pellucid.attribution.lrp import relevance, rules
+from pellucid.attribution.lrp.ledger import Ledger
 from pellucid.attribution.methods import chosen
 from pellucid.attribution.sweep import Asked
 from pellucid.errors import AttributionError
@@ -141,7 +142,7 @@ def uniform_llama(width=8, vocabulary=12, seed=0):
 
 
 def test_one_layer_of_uniform_attention_in_closed_form(monkeypatch):
-    monkeypatch.setattr(lrp_rules, "EPSILON", 1e-15)
+    monkeypatch.setattr(rules, "EPSILON", 1e-15)
     hf = uniform_llama()
     ids = [[3, 5, 1, 7]]
     found = computed(Model.load(hf), Batch.of_ids(ids), ["lrp_cp"], targets=[Target.token(9, position=-1)])
@@ -307,7 +308,7 @@ def compute_at(model, batch, *targets):
     with torch.no_grad():
         end = {embed: model.hf.get_input_embeddings()(batch.ids)}
     resolved = tuple(target.resolve(model, batch) for target in targets or [Target.token(7, position=-1)])
-    return lrp.sweep_lrp(Asked(model, batch, resolved, (embed,), {}, end), ["lrp_attn"])
+    return relevance.sweep_lrp(Asked(model, batch, resolved, (embed,), {}, end), ["lrp_attn"])
 
 
 def slopes(network, ids):
@@ -343,10 +344,10 @@ def test_another_model_keeps_its_gradients_meanwhile(monkeypatch):
 
 def test_another_thread_keeps_the_gradients_of_the_same_network():
     hf, batch = network("gpt2", "sdpa"), padded("gpt2")
-    wanted, rules = slopes(hf, batch.ids), lrp_rules.Rules("lrp_attn", Ledger(3))
-    parts = list(lrp_rules.nonlinearities(hf))
+    wanted, applied = slopes(hf, batch.ids), rules.Rules("lrp_attn", Ledger(3))
+    parts = list(rules.nonlinearities(hf))
     assert parts
-    with changed_outputs(parts, rules.straight), rules:
+    with changed_outputs(parts, applied.straight), applied:
         assert torch.equal(in_a_thread(lambda: slopes(hf, batch.ids)), wanted)
         assert not torch.equal(slopes(hf, batch.ids), wanted)
     assert torch.equal(slopes(hf, batch.ids), wanted)
@@ -356,15 +357,15 @@ def test_another_thread_keeps_the_gradients_of_the_same_network():
 
 
 def test_a_result_tells_where_the_score_went(caplog):
-    lrp._tell.cache_clear()
+    relevance._tell.cache_clear()
     model, batch = opened("gpt2", "sdpa", torch.float64), first(padded("gpt2"))
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             found = attribute(model, batch, "token@-1", ["lrp_cp", "saliency"], "heads.*", by="head")
     assert [record.getMessage() for record in caplog.records if "patents" in record.getMessage()] == [
-        f"Notice: {lrp.NOTICE}."
+        f"Notice: {relevance.NOTICE}."
     ]
-    assert lrp.NOTICE in found.provenance.arguments["note"]
+    assert relevance.NOTICE in found.provenance.arguments["note"]
     assert found.axes["place"][:2] == ("heads.0:0", "heads.0:1")
     table = found.conservation.columns
     assert set(table["measure"]) == {"lrp_cp"}
@@ -375,14 +376,14 @@ def test_a_result_tells_where_the_score_went(caplog):
 
 
 def test_nothing_is_loaded_before_it_is_used():
-    """Only `lrp` files import `lrp` files when they are loaded; the others do where a method asks for it."""
-    folder = Path(lrp.__file__).parent
-    for path in folder.glob("[!l]*.py"):
+    """Only files of `lrp` import it when they are loaded; the others do where a method asks for it."""
+    folder = Path(relevance.__file__).parents[1]
+    for path in {*folder.rglob("*.py")} - {*Path(relevance.__file__).parent.glob("*.py")}:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
             assert not [name for name in names if "lrp" in name], path.name
-    assert "from pellucid.attribution.lrp import" in (folder / "computing.py").read_text(encoding="utf-8")
+    assert "from pellucid.attribution.lrp.relevance import" in (folder / "computing.py").read_text(encoding="utf-8")
 
 
 def test_attention_that_cannot_be_seen_is_refused(monkeypatch):

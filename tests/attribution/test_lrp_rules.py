@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
-from pellucid.attribution import lrp_rules
-from pellucid.attribution.lrp_ledger import Ledger
-from pellucid.attribution.lrp_rules import Rules, nonlinearities
+from pellucid.attribution.lrp import rules
+from pellucid.attribution.lrp.ledger import Ledger
+from pellucid.attribution.lrp.rules import Rules, nonlinearities
 from pellucid.errors import AttributionError
 from pellucid.model.changed_outputs import changed_outputs
 
@@ -48,7 +48,7 @@ def shared(impacts, output):
 
 @pytest.mark.parametrize("name", ["lrp_attn", "lrp_cp"])
 def test_a_linear_network_gives_input_times_gradient(name, monkeypatch):
-    monkeypatch.setattr(lrp_rules, "EPSILON", 1e-15)
+    monkeypatch.setattr(rules, "EPSILON", 1e-15)
     first, second, x = drawn(5, 4, seed=1), drawn(3, 5, seed=2), drawn(1, 4)
     parts, output, kept = relevance(name, lambda x: F.linear(F.linear(x, first), second), x)
     slope = output / (x @ first.T @ second.T).numpy()
@@ -58,7 +58,7 @@ def test_a_linear_network_gives_input_times_gradient(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["lrp_attn", "lrp_cp"])
 def test_the_epsilon_rule_and_what_biases_keep(name, monkeypatch):
-    monkeypatch.setattr(lrp_rules, "EPSILON", 0.5)
+    monkeypatch.setattr(rules, "EPSILON", 0.5)
     weight, bias, x = drawn(5, 4, seed=1), drawn(5, seed=2), drawn(1, 4)
     parts, output, kept = relevance(name, lambda x: F.linear(x, weight, bias), x)
     w, b, at = weight.numpy(), bias.numpy(), x.numpy()[0]
@@ -82,7 +82,7 @@ def test_alpha_beta_of_a_linear_layer_leaves_nothing_to_biases():
 
 def test_a_product_of_activations_is_halved(monkeypatch):
     """R_A[j, i] = Σ_p A_ji·V_ip·R_jp / 2·O_jp, and the same for V."""
-    monkeypatch.setattr(lrp_rules, "EPSILON", 1e-15)
+    monkeypatch.setattr(rules, "EPSILON", 1e-15)
     a, v = drawn(1, 3, 4), drawn(1, 4, 5, seed=1)
     (on_a, on_v), output, _ = relevance("lrp_attn", torch.matmul, a, v)
     left, right = a[0].numpy(), v[0].numpy()
@@ -150,7 +150,7 @@ def test_a_normalisation_is_a_centred_constant_scale(name):
 
 
 def test_alpha_beta_of_a_normalisation_by_its_jacobian(monkeypatch):
-    monkeypatch.setattr("pellucid.attribution.lrp_alpha_beta._CHUNK", 100)  # two rows at a time
+    monkeypatch.setattr("pellucid.attribution.lrp.alpha_beta._CHUNK", 100)  # two rows at a time
     x, weight, bias = drawn(5, 6), drawn(6, seed=1), drawn(6, seed=2)
 
     def norm(x):

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from pellucid.attribution import Target, attribute
-from pellucid.attribution import perturbation as engine
 from pellucid.attribution.baselines import baseline, embedded
 from pellucid.attribution.computing import Settings, compute
 from pellucid.attribution.methods import chosen
-from pellucid.attribution.removal_groups import grouped, with_words
+from pellucid.attribution.removal import perturbation as engine
+from pellucid.attribution.removal.groups import grouped, with_words
 from pellucid.attribution.sweep import Asked
 from pellucid.attribution.targets import Resolved
 from pellucid.errors import AttributionError, OutOfMemory

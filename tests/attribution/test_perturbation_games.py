@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from pellucid.attribution import coalitions, lime, shapley
+from pellucid.attribution.removal import coalitions, lime, shapley
 from pellucid.errors import AttributionError
 
 

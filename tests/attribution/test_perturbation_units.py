@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pellucid.attribution import Ablations, Target, ablations, attribute
-from pellucid.attribution import perturbation as engine
-from pellucid.attribution.ablations import planned, taken_away
+from pellucid.attribution.removal import perturbation as engine
+from pellucid.attribution.removal.ablations import planned, taken_away
 from pellucid.errors import AttributionError, EditError
 from pellucid.model import Batch, Edit, Model
 from tests.tiny_models import opened, padded, word_tokenizer

@@ -12,10 +12,10 @@ from captum.metrics import infidelity as captum_infidelity
 from pellucid.attribution import Target, Trust, trust
 from pellucid.attribution.methods import METHODS
 from pellucid.attribution.sweep import Asked
-from pellucid.attribution.trust import MEASURES
-from pellucid.attribution.trust_randomised import ALL, groups, randomised, stages
-from pellucid.attribution.trust_removal import Removal
-from pellucid.attribution.trust_verdicts import verdicts
+from pellucid.attribution.trials.randomised import ALL, groups, randomised, stages
+from pellucid.attribution.trials.removal import Removal
+from pellucid.attribution.trials.trust import MEASURES
+from pellucid.attribution.trials.verdicts import verdicts
 from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import AttributionError, PellucidError
 from pellucid.model import Model

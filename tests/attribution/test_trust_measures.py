@@ -10,8 +10,8 @@ from captum.metrics import sensitivity_max as captum_sensitivity
 from scipy.stats import spearmanr
 from torch import nn
 
-from pellucid.attribution import trust_measures as measures
-from pellucid.attribution.trust_tally import Tally, document_groups
+from pellucid.attribution.trials import measures
+from pellucid.attribution.trials.tally import Tally, document_groups
 
 TEXTS, FEATURES, TIMES = 5, 6, 12
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from pellucid.attribution import completeness
 from pellucid.attribution.computing import TOLERANCE, Settings, compute
 from pellucid.attribution.methods import METHODS, chosen
-from pellucid.attribution.removal_groups import told, with_words
+from pellucid.attribution.removal.groups import told, with_words
 from pellucid.attribution.targets import Target, asked
 from pellucid.errors import AttributionError, listing
 from pellucid.model.batch import Batch
@@ -22,7 +22,7 @@ from pellucid.results import Array, Provenance, Result, Table
 if TYPE_CHECKING:
     from pellucid.attribution.baselines import Given
     from pellucid.attribution.methods import Method
-    from pellucid.attribution.removal_groups import Grouping
+    from pellucid.attribution.removal.groups import Grouping
     from pellucid.attribution.sweep import Key, Swept
     from pellucid.attribution.targets import Resolved
     from pellucid.model import Model

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pellucid.attribution import completeness
 from pellucid.attribution import nodes as rules
 from pellucid.attribution.baselines import Given, automatic, baseline, embedded
-from pellucid.attribution.perturbation import sweep_perturbed
+from pellucid.attribution.removal.perturbation import sweep_perturbed
 from pellucid.attribution.site_paths import activations, sweep_site
 from pellucid.attribution.smoothing import sweep_noise
 from pellucid.attribution.sweep import AT_THE_END, AUTOMATIC, Asked, Swept, sweep_path
@@ -19,7 +19,7 @@ from pellucid.errors import AttributionError
 
 if TYPE_CHECKING:
     from pellucid.attribution.methods import Method
-    from pellucid.attribution.removal_groups import Grouping
+    from pellucid.attribution.removal.groups import Grouping
     from pellucid.attribution.targets import Resolved, Target
     from pellucid.model import Batch, Model
     from pellucid.model.sites import Site
@@ -116,7 +116,9 @@ def compute_between(asked: Asked, methods: Sequence[Method], settings: Settings)
         parts.append(_changed(asked, changed, settings))
     handed_back = [method.name for method in methods if method.passes == "lrp"]
     if handed_back:
-        from pellucid.attribution.lrp import sweep_lrp  # optional, with a notice of its own: only where it is used
+        from pellucid.attribution.lrp.relevance import (
+            sweep_lrp,  # optional, with a notice of its own: only where it is used
+        )
 
         parts.append(sweep_lrp(asked, handed_back))
     swept = parts[0]

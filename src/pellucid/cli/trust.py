@@ -117,7 +117,7 @@ def trust(
 
 def _print(result: Trust) -> None:
     """A row for every method, chance beneath, and what the numbers say in words."""
-    from pellucid.attribution.trust_verdicts import verdicts
+    from pellucid.attribution.trials.verdicts import verdicts
 
     assert result.null is not None
     measures = [str(name) for name in result.axes["measure"]]

@@ -27,7 +27,7 @@ HOW = (
 
 def show_trust(sheet: Sheet, result: Trust, *, name: str = "trust") -> None:
     """Verdicts in words, the figure, and every number behind a fold."""
-    from pellucid.attribution.trust_verdicts import verdicts
+    from pellucid.attribution.trials.verdicts import verdicts
 
     sheet.result(result, name=name)
     corpus = result.provenance.corpus

@@ -32,6 +32,8 @@ _LETTER = 0.07
 """Inches of a letter, for ticks."""
 _RANDOM = -1
 """Where the randomly initialised model stands, before the first step."""
+_BAND = 0.01
+"""Layers whose chance differs by more than this show a band that the legend names."""
 
 
 def convergence_curves(result: Result, *, measures: Sequence[str] | None = None, width: float = WIDTH) -> Figure:
@@ -134,8 +136,10 @@ def _legend(figure: Figure, axes: Axes, result: Result) -> None:
     about: list[tuple[Any, str]] = []
     if result.null is not None:
         about.append((Line2D([], [], color=CHANCE, linestyle="--", linewidth=1.3), result.chance))
+        if np.ptp(result.null, axis=-2).max() > _BAND:
+            about.append((Patch(color=CHANCE, alpha=0.25, linewidth=0), "chance, from its lowest layer to its highest"))
     if result.low is not None:
-        about.append((Patch(color=INK, alpha=0.15, linewidth=0), f"interval over {result.resampled}"))
+        about.append((Patch(color=COLOURS[0], alpha=0.3, linewidth=0), f"interval over {result.resampled}"))
     if "freezing" in result.tables:
         about.append((Line2D([], [], markeredgecolor=INK, **_RING), "could be frozen from here on"))
     if "random model" in result.tables:

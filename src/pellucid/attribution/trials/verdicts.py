@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pellucid.attribution.trust import Trust
+    from pellucid.attribution.trials.trust import Trust
 
 UNCHANGED = 0.7
 """A rank correlation with the attributions of random weights from which on a method counts as one that ignores them."""

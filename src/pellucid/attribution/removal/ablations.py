@@ -11,10 +11,10 @@ import numpy as np
 from pellucid.attribution.attribution import BY, one_text
 from pellucid.attribution.baselines import baseline as begun
 from pellucid.attribution.baselines import embedded
-from pellucid.attribution.perturbation import scored
-from pellucid.attribution.removal_groups import of_tokens
+from pellucid.attribution.removal.groups import of_tokens
+from pellucid.attribution.removal.perturbation import scored
+from pellucid.attribution.removal.units import Removals, beginning, divisions, removing, replaced
 from pellucid.attribution.targets import Target, asked
-from pellucid.attribution.unit_ablation import Removals, beginning, divisions, removing, replaced
 from pellucid.errors import AttributionError, listing
 from pellucid.model.batch import Batch
 from pellucid.model.edits import Edit

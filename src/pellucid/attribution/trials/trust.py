@@ -12,10 +12,20 @@ from pellucid.attribution.baselines import AUTOMATIC, automatic, embedded
 from pellucid.attribution.computing import Settings
 from pellucid.attribution.methods import METHODS, chosen
 from pellucid.attribution.targets import Target, asked
-from pellucid.attribution.trust_randomised import ALL, randomised, stages
-from pellucid.attribution.trust_tally import Tally
-from pellucid.attribution.trust_texts import Texts, tokenized, usable
-from pellucid.attribution.trust_trial import GRID, Explain, Plan, Trial, asked_of, compare, explained, measure, prepared
+from pellucid.attribution.trials.randomised import ALL, randomised, stages
+from pellucid.attribution.trials.tally import Tally
+from pellucid.attribution.trials.texts import Texts, tokenized, usable
+from pellucid.attribution.trials.trial import (
+    GRID,
+    Explain,
+    Plan,
+    Trial,
+    asked_of,
+    compare,
+    explained,
+    measure,
+    prepared,
+)
 from pellucid.collect.progress import Progress
 from pellucid.errors import AttributionError, PellucidError, listing
 from pellucid.results import Array, Provenance, Result, Table

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.attribution.shapley import subsets
+from pellucid.attribution.removal.shapley import subsets
 from pellucid.errors import AttributionError
 
 Array = np.ndarray[Any, Any]

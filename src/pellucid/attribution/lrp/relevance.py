@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pellucid.attribution.lrp_ledger import Ledger
-from pellucid.attribution.lrp_rules import VOITA, Rules, nonlinearities
+from pellucid.attribution.lrp.ledger import Ledger
+from pellucid.attribution.lrp.rules import VOITA, Rules, nonlinearities
 from pellucid.attribution.passes import frozen
 from pellucid.attribution.sweep import Asked, Key, Swept
 from pellucid.errors import AttributionError, listing

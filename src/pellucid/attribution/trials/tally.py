@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pellucid.attribution.trust_measures import Array
+from pellucid.attribution.trials.measures import Array
 from pellucid.uncertainty import GROUPS, Interval, jackknife
 
 _SPREAD = 1.96

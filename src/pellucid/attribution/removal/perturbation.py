@@ -15,9 +15,9 @@ from torch.utils import weak
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pellucid.attribution import coalitions
 from pellucid.attribution.passes import ELSEWHERE, ROOM
-from pellucid.attribution.removal_groups import Groups, grouped, of_tokens
+from pellucid.attribution.removal import coalitions
+from pellucid.attribution.removal.groups import Groups, grouped, of_tokens
 from pellucid.attribution.sweep import Asked, Key, Swept
 from pellucid.errors import AttributionError, OutOfMemory
 from pellucid.model import Edit
@@ -25,7 +25,7 @@ from pellucid.model.model import ran_out
 from pellucid.model.sites import Site
 
 if TYPE_CHECKING:
-    from pellucid.attribution.removal_groups import Grouping
+    from pellucid.attribution.removal.groups import Grouping
     from pellucid.attribution.targets import Resolved
     from pellucid.model import Batch, Model
 
@@ -103,7 +103,7 @@ def sweep_perturbed(
     A group's number is shared equally by its tokens, so that it is their sum. `replacement` tells what a site other
     than the input gets: `zero`, its `mean` over the text, or else what stands there when the input is the baseline.
     """
-    from pellucid.attribution.unit_ablation import ablate_sites
+    from pellucid.attribution.removal.units import ablate_sites
 
     inner = [site for site in asked.sites if site.kind != "embed"]
     beyond = [name for name in methods if name != "ablation"]

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.attribution.perturbation import Begin, Change, scored
-from pellucid.attribution.removal_groups import Groups, reads
+from pellucid.attribution.removal.groups import Groups, reads
+from pellucid.attribution.removal.perturbation import Begin, Change, scored
 from pellucid.attribution.sweep import Asked, Key, Swept, ends
 from pellucid.errors import AttributionError
 from pellucid.model import Edit

@@ -14,7 +14,7 @@ from pellucid.attribution.baselines import baseline, embedded
 from pellucid.attribution.completeness import Sum
 from pellucid.attribution.computing import Settings, compute_between
 from pellucid.attribution.sweep import Asked, ends
-from pellucid.attribution.trust_measures import (
+from pellucid.attribution.trials.measures import (
     Array,
     area,
     counts,
@@ -24,14 +24,14 @@ from pellucid.attribution.trust_measures import (
     sensitivity_max,
     unexplained,
 )
-from pellucid.attribution.trust_removal import Removal
-from pellucid.attribution.trust_texts import removable
+from pellucid.attribution.trials.removal import Removal
+from pellucid.attribution.trials.texts import removable
 from pellucid.errors import AttributionError
 
 if TYPE_CHECKING:
     from pellucid.attribution.methods import Method
     from pellucid.attribution.targets import Resolved
-    from pellucid.attribution.trust_tally import Tally
+    from pellucid.attribution.trials.tally import Tally
     from pellucid.model import Batch, Model
 
 Explain = Callable[[Asked], "Tensor | Array"]

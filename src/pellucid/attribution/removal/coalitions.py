@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.attribution import lime, shapley
+from pellucid.attribution.removal import lime, shapley
 from pellucid.errors import AttributionError
 from pellucid.uncertainty import t_quantile
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from pellucid.attribution.lrp_alpha_beta import shared_norm, shared_product, shared_softmax, shared_sum
-from pellucid.attribution.lrp_ledger import BIASES, CONSTANTS, SOFTMAX, STABILISER, Ledger, times
+from pellucid.attribution.lrp.alpha_beta import shared_norm, shared_product, shared_softmax, shared_sum
+from pellucid.attribution.lrp.ledger import BIASES, CONSTANTS, SOFTMAX, STABILISER, Ledger, times
 from pellucid.errors import AttributionError
 from pellucid.model.gradient import exactly
 

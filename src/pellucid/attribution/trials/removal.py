@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from pellucid.attribution.perturbation import scored
+from pellucid.attribution.removal.perturbation import scored
 from pellucid.model import Edit
 
 if TYPE_CHECKING:
     from pellucid.attribution.sweep import Asked
-    from pellucid.attribution.trust_measures import Array
+    from pellucid.attribution.trials.measures import Array
 
 
 class Removal:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pellucid.attribution.lrp_ledger import UNSHARED, Ledger, times
+from pellucid.attribution.lrp.ledger import UNSHARED, Ledger, times
 from pellucid.model.gradient import exactly
 
 Bilinear = Callable[[Tensor, Tensor], Tensor]
