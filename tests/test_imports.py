@@ -19,8 +19,9 @@ ORDER = [
     ("results",),
     ("collect",),
     ("families", "concordance", "reading"),
-    ("overview", "attribution", "heads", "neurons", "similarity"),
-    ("train",),
+    ("overview", "attribution", "similarity"),
+    ("train",),  # watches similarity grow; its tasks measure what a model can do
+    ("heads", "neurons"),
     ("views",),
     ("report",),
     ("studies",),
