@@ -129,7 +129,25 @@ def test_uncentred_float32_would_fail_here():
     rows = rough(900, seed=3)
     collector = Moments(SITES)
     view = collector.view(shard(collector, SETTING, batches_of(rows, ())), SETTING)
-    assert abs(view.variance("resid.0")[0] / rows["resid.0"][:, 0].var() - 1) > 1e-5
+    expected = centred(rows["heads.0"]).T @ centred(rows["resid.1"])
+
+    def error(found):
+        return abs(found.scatter("heads.0", "resid.1") - expected).max() / abs(expected).max()
+
+    assert error(view) > 1e-5
+    assert error(swept(collector, rows)) < 1e-6
+
+
+def test_the_product_of_a_site_with_itself_is_in_float64(monkeypatch):
+    monkeypatch.setattr(sums_module, "_TALL", 100)  # several parts of rows and stripes of columns
+    monkeypatch.setattr(sums_module, "_STRIPE", 3)
+    rows = {key: value - value.mean() for key, value in rough(900, seed=3).items()}
+    collector = Moments(SITES)
+    view = collector.view(shard(collector, SETTING, batches_of(rows, (250, 600))), SETTING)
+    kept = rows["resid.0"].astype(np.float32).astype(np.float64)
+    whole = (kept - kept.mean(0)).T @ (kept - kept.mean(0))
+    np.testing.assert_allclose(view.scatter("resid.0", "resid.0"), whole, atol=1e-13 * abs(kept.T @ kept).max())
+    np.testing.assert_array_equal(view.scatter("resid.0", "resid.0"), view.scatter("resid.0", "resid.0").T)
 
 
 def test_more_rows_than_a_block_are_all_counted(monkeypatch):

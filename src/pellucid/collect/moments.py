@@ -18,6 +18,7 @@ from pellucid.collect.sums import (
     BLOCK,
     Columns,
     RowBuffer,
+    add_square,
     add_wide,
     by_group,
     exact_products,
@@ -43,8 +44,9 @@ class Moments(Collector):
     `pairs` are `"all"`, `"diagonal"` (each site with itself), pairs of patterns (each site with itself always comes
     along), or `"units"`: no products, only each unit's Σx and Σx². `groups` keeps every document group apart. From the
     sums come, for all pairs, linear CKA (also debiased), CCA, Procrustes and their jackknife intervals. Products are
-    made over blocks of 8192 shifted rows, in float32 so that they carry about 1e-7 of their size, or with the
-    `precision` float64 (twice as slow, and more on graphics cards); sums are float64 always.
+    made over blocks of 8192 shifted rows, in float32 so that they carry about 1e-7 of their size (on a CPU, those of a
+    site with itself in float64), or with the `precision` float64 (twice as slow, and more on graphics cards); sums are
+    float64 always.
     """
 
     kind: ClassVar[str] = "moments"
@@ -287,11 +289,17 @@ class _Sums(Accumulator):
             sums["third"][related, place] += total[1:]
 
     def _add_products(self, sums: dict[str, Tensor], rows: Tensor, pairs: Pairs) -> None:
-        """Adds Σx_l x_mᵀ: one float32 product per key and run of neighbouring partners, so that products are large."""
+        """Adds Σx_l x_mᵀ: one product per key and run of neighbouring partners, so that products are large.
+
+        A key's product with itself, whose weak directions whitening blows up, is in float64 wherever that is fast.
+        """
         with exact_products():
             for left, own in enumerate(self._columns.slices):
-                done = 0
-                for run in _runs(partners(pairs, left)):
+                done, others_of = 0, partners(pairs, left)
+                if self._device.type == "cpu":
+                    done, others_of = own.stop - own.start, others_of[1:]
+                    add_square(sums[f"product.{left}"][:, :done], rows[:, own])
+                for run in _runs(others_of):
                     others = slice(self._columns.slices[run[0]].start, self._columns.slices[run[-1]].stop)
                     height, width = own.stop - own.start, others.stop - others.start
                     product = self._room(height * width).view(height, width)

@@ -24,6 +24,9 @@ BLOCK = 8192
 _AT_ONCE = 160_000
 """Numbers widened from float32 to float64 at a time on a CPU, so that they stay in its cache (3 times faster)."""
 
+_TALL, _STRIPE = 2048, 192
+"""Rows and columns of the float64 products that make a square: three quarters of the time of whole ones."""
+
 
 class Columns:
     """Where each key's columns lie when the rows of all keys stand side by side, [rows, total]."""
@@ -125,6 +128,18 @@ def add_wide(total: Tensor, part: Tensor) -> None:
     """Adds a float32 matrix into a float64 one, in place."""
     for some, wide in widened(part):
         total[some].add_(wide)
+
+
+def add_square(total: Tensor, rows: Tensor) -> None:
+    """Adds Σxxᵀ of rows [n, d] into a float64 matrix [d, d], in place: float64 products, each pair of columns once."""
+    width = rows.shape[1]
+    stripes = [slice(start, min(start + _STRIPE, width)) for start in range(0, width, _STRIPE)]
+    for start in range(0, len(rows), _TALL):
+        wide = rows[start : start + _TALL].double()
+        for stripe in stripes:
+            total[: stripe.stop, stripe].addmm_(wide[:, : stripe.stop].T, wide[:, stripe])
+    for stripe in stripes:
+        total[stripe, : stripe.start] = total[: stripe.start, stripe].T
 
 
 @contextmanager
