@@ -300,12 +300,23 @@ class Corpus:
         return Corpus(f"questions:{count}:{seed}", "documents are stories", read, identify=identify, scattered=False)
 
     @staticmethod
+    def pronouns(count: int = 400, *, seed: int = 0) -> Corpus:
+        """Generated sentences with two people and a pronoun: arcs to its `antecedent` and to its `rival`."""
+        from pellucid.corpus.grammar import PRONOUNS_VERSION, generate_pronouns
+
+        if count < 1:
+            raise CorpusError(f"{count} sentences are none; ask for at least 1.")
+        identify = partial(fingerprint_of, "pronouns", PRONOUNS_VERSION, str(count), str(seed))
+        read = partial(generate_pronouns, count, seed)
+        return Corpus(f"pronouns:{count}:{seed}", OWN_DOCUMENT, read, identify=identify, scattered=False)
+
+    @staticmethod
     def open(path: PathName, *, format: str = "auto", **options: Any) -> Corpus:  # noqa: A002
         """Any corpus by its path; the format is told from the suffix and the content unless it is given.
 
-        `grammar`, `grammar:500` and `grammar:500:1` stand for generated English (count, seed), `questions` for
-        questions about it. Files that belong together are joined by a plus, `train.en+train.de`. Options are
-        those of the constructor that reads the format.
+        `grammar`, `grammar:500` and `grammar:500:1` stand for generated English (count, seed), `questions` and
+        `pronouns` for the other generated corpora. Files that belong together are joined by a plus,
+        `train.en+train.de`. Options are those of the constructor that reads the format.
         """
         from pellucid.corpus.formats import open_corpus
 

@@ -39,7 +39,11 @@ _READERS: Mapping[str, Callable[..., Corpus]] = {
     "squad": Corpus.squad,
     "dataset": Corpus.dataset,
 }
-_GENERATED: Mapping[str, Callable[..., Corpus]] = {"grammar": Corpus.grammar, "questions": Corpus.questions}
+_GENERATED: Mapping[str, Callable[..., Corpus]] = {
+    "grammar": Corpus.grammar,
+    "questions": Corpus.questions,
+    "pronouns": Corpus.pronouns,
+}
 FORMATS = (*_READERS, *_GENERATED)
 SEVERAL: Mapping[str, tuple[str, ...]] = {
     "tagged": ("labels_path",),
