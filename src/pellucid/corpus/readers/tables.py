@@ -14,7 +14,7 @@ from pellucid.corpus.readers.records import Fields, sentence_of
 from pellucid.corpus.sentence import Sentence
 from pellucid.errors import CorpusError
 
-NO_HEADER = " If the file has no line of column names, give them: columns=[…]."
+NO_HEADER = " If the file has no line of column names, give them: columns=[…], or --columns text,label in a command."
 
 
 def read_table(
