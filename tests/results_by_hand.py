@@ -8,12 +8,14 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from pellucid import attribution, heads, neurons, overview, similarity
+from pellucid.heads.functions import HeadFunctions
 from pellucid.heads.statistics import MEASURES, HeadStatistics
 from pellucid.model import Model
 from pellucid.results import Provenance, Result, Table
 from pellucid.train import learning_curves
 from tests.found_by_hand import with_twin
 from tests.heads import test_statistics as head_sweep
+from tests.heads.built_models import grammar_corpus, planted, repeated_corpus
 from tests.neurons import test_contexts as unit_sweep
 from tests.overview import test_norms as norm_sweep
 from tests.overview import test_surprise as word_sweep
@@ -54,6 +56,22 @@ def over_corpus_by_hand() -> Result:
     model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
     corpus = Corpus.of(["the old dog sleeps", "a red cat runs", "the keys are old", "a dog is near the cabinet"])
     return attribution.over_corpus(model, corpus, group="word", steps=5)
+
+
+def head_functions_by_hand() -> Result:
+    return heads.functions(planted(), grammar_corpus().take(60))
+
+
+def head_shapes_by_hand() -> Result:
+    return heads.shapes(planted(), grammar_corpus().take(30))
+
+
+def aligned_heads_by_hand() -> Result:
+    return heads.alignment(planted(), grammar_corpus().take(30), of="relations", least=5)
+
+
+def clustered_heads_by_hand() -> Result:
+    return heads.clusters(planted(), grammar_corpus().take(30))
 
 
 def statistics_by_hand() -> Result:
@@ -97,9 +115,27 @@ def alike_heads_by_hand() -> Result:
     return similarity.head_patterns(head_pair_sweep.looked(with_twin(head_pair_sweep.MODEL)))
 
 
+def importance_by_hand() -> Result:
+    from tests.heads.measuring_models import CORPORA, model_for
+
+    corpus, changes = CORPORA["classify"]
+    return heads.importance(model_for("classify"), corpus, batch=16, progress=False, **changes)
+
+
+def head_ablation_by_hand() -> Result:
+    from tests.heads.measuring_models import CORPORA, model_for
+
+    return heads.ablation(model_for("lm"), CORPORA["lm"][0].take(20), batch=16, progress=False)
+
+
 def training_by_hand() -> Result:
     with TemporaryDirectory() as folder:
         return learning_curves(training_log.written(Path(folder) / "run", training_log.rows(6, frozen=True)))
+
+
+def pruning_by_hand() -> Result:
+    settings = heads.GateSettings(strength=0.3, epochs=8, batch=8, points=8, rate=0.2)
+    return heads.prune(planted(), repeated_corpus(40), settings=settings, draws=3, heads=3, progress=False)
 
 
 def many_heads(layers: int, count: int, *, causal: bool = True) -> HeadStatistics:
@@ -132,5 +168,31 @@ def many_heads(layers: int, count: int, *, causal: bool = True) -> HeadStatistic
             "offsets": Table(
                 {"offset": offsets, "layer": axes["layer"], "head": axes["head"]}, {"share": share, "chance": flat}
             )
+        },
+    )
+
+
+def many_functions(layers: int, count: int) -> HeadFunctions:
+    """Functions of a model of any size: heads with an even number are positional, the others sinks."""
+    shape = (layers, count)
+    even = np.indices(shape).sum(0) % 2 == 0
+    main = np.where(even, "positional", "sink")
+    values = np.stack([np.where(even, 0.95, 0.1), np.where(even, 0.1, 0.8)])
+    axes = {"measure": ("positional", "sink"), "layer": tuple(range(layers)), "head": tuple(range(count))}
+    grid = {"layer": axes["layer"], "head": axes["head"]}
+    labels = {"main": main, "all": main, "offset": np.where(even, "-1", ""), "relation": np.full(shape, "")}
+    rules = {"positional": 0.9, "syntactic": 0.1, "rare": 0.5, "rare_times": 3.0, "sink": 0.5, "induction": 0.5}
+    return HeadFunctions(
+        axes=axes,
+        values=values,
+        null=np.full(values.shape, 0.1),
+        low=values - 0.05,
+        high=values + 0.05,
+        resampled="10 document groups (jackknife, 95%)",
+        provenance=Provenance("heads.functions", {**rules, "duplicate": 0.5, "level": 0.05}),
+        tables={
+            "labels": Table(grid, labels),
+            "tests": Table(axes, {"corrected": np.full(values.shape, 1e-4)}),
+            "skipped": Table.of_rows({"function": [], "why": []}),
         },
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pellucid.collect.documents import DocumentSample
     from pellucid.collect.found import Found
     from pellucid.collect.head_moments import HeadMoments
+    from pellucid.collect.head_targets import HeadTargets
     from pellucid.collect.moments import Moments
     from pellucid.collect.quantiles import Quantiles
     from pellucid.collect.replay import replay
@@ -44,6 +45,7 @@ _HOMES = {
     "HeadCounts": "pellucid.collect.counts",
     "HeadDivergence": "pellucid.collect.divergence",
     "HeadMoments": "pellucid.collect.head_moments",
+    "HeadTargets": "pellucid.collect.head_targets",
     "Model": "pellucid.model.model",
     "Moments": "pellucid.collect.moments",
     "PellucidError": "pellucid.errors",
@@ -75,6 +77,7 @@ __all__ = [
     "HeadCounts",
     "HeadDivergence",
     "HeadMoments",
+    "HeadTargets",
     "Model",
     "Moments",
     "PellucidError",

@@ -56,6 +56,32 @@ def test_gradients_at_the_text_need_no_path():
     found = swept(headed("classifier"), ids(), Target.label(2), "saliency,gradient_x_activation", "resid.*")
     assert found.points == 1
     assert float(found.end) == pytest.approx(float(headed("classifier").run(ids()).logits[0, 2]))
+    assert found.start is None
+    assert (found.steps, found.baseline) == (0, "")
+
+
+@pytest.mark.parametrize("method", ["saliency", "smoothgrad", "lrp_attn"])
+def test_a_method_that_looks_at_no_baseline_runs_none(method, monkeypatch):
+    def never(*_):
+        raise AssertionError("a baseline was made")
+
+    monkeypatch.setattr(computing, "baseline", never)
+    monkeypatch.setattr(computing, "settled", never)
+    result = attribute(headed("classifier"), ids(), Target.label(2), method, samples=2)
+    assert set(result.targets.columns) == {"target", "score"}
+    assert "baseline" not in result.provenance.arguments
+    with pytest.raises(AttributionError, match="There is no baseline 'nothing'"):
+        attribute(headed("classifier"), ids(), Target.label(2), method, baseline="nothing")
+
+
+@pytest.mark.parametrize("other", ["saliency", "lrp_attn", "smoothgrad"])
+@pytest.mark.parametrize("method", ["conductance", "integrated_gradients"])
+def test_beside_one_that_does_the_baseline_is_told(other, method):
+    options = {"baseline": "zero", "steps": 8, "samples": 2}
+    result = attribute(headed("classifier"), ids(), Target.label(2), [other, method], "resid.1", **options)
+    alone = attribute(headed("classifier"), ids(), Target.label(2), method, "resid.1", **options)
+    assert result.targets.columns["baseline"] == pytest.approx(alone.targets.columns["baseline"])
+    assert result.targets.columns["baseline"][0] != 0
 
 
 def test_the_automatic_baseline_says_what_it_is():

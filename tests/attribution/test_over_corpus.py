@@ -5,72 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from pellucid.attribution import attribute, over_corpus
-from pellucid.attribution.over_corpus import _attributed, _Done, _Wanted, spelled
-from pellucid.attribution.shares import Shares
+from pellucid.attribution.over_corpus import spelled
 from pellucid.attribution.targets import Target
 from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import AttributionError
-from pellucid.model import Batch, Model
+from pellucid.model import Model
 from pellucid.results import Result
+from tests.attribution.small_corpus import PIECES, TEXTS, by_hand, classifier, pieces, tag, tagged
 from tests.tiny_models import network, word_tokenizer
-
-PIECES = [
-    "[PAD]",
-    "[CLS]",
-    "[SEP]",
-    "[UNK]",
-    "the",
-    "dog",
-    "cab",
-    "##in",
-    "##et",
-    "red",
-    "runs",
-    "a",
-    "old",
-    "key",
-    "##s",
-]
-TAGS = {"the": "DET", "a": "DET", "dog": "NOUN", "cabinet": "NOUN", "keys": "NOUN", "red": "ADJ", "old": "ADJ"}
-TEXTS = (
-    ("the red dog runs", "one"),
-    ("a cabinet", "one"),
-    ("the old keys runs the red cabinet", "two"),
-    ("red keys", "three"),
-    ("the dog", "three"),
-    ("a old red cabinet runs", "four"),
-    ("keys", "five"),
-)
-
-
-def pieces() -> PreTrainedTokenizerFast:
-    """Sub-words: `cabinet` is three tokens, `keys` two; every text stands between [CLS] and [SEP]."""
-    core = Tokenizer(models.WordPiece({piece: place for place, piece in enumerate(PIECES)}, unk_token="[UNK]"))
-    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    core.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    named = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
-    return PreTrainedTokenizerFast(tokenizer_object=core, **named)
-
-
-def classifier(seed: int = 0) -> BertForSequenceClassification:
-    config = BertConfig(
-        vocab_size=len(PIECES),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=32,
-        initializer_range=0.5,
-        num_labels=3,
-    )
-    torch.manual_seed(seed)
-    return BertForSequenceClassification(config).eval()
 
 
 @pytest.fixture(scope="module")
@@ -80,44 +24,7 @@ def model() -> Model:
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    return Corpus.of(
-        [
-            Sentence.of_words(
-                text.split(),
-                id=str(number),
-                document=document,
-                labels={"upos": [TAGS.get(word) for word in text.split()]},
-                facts={"length": "short" if len(text.split()) < 3 else "long"},
-            )
-            for number, (text, document) in enumerate(TEXTS)
-        ]
-    )
-
-
-def words_of(text: str) -> list[int]:
-    """The word of each token between [CLS] and [SEP], written out."""
-    sizes = {"cabinet": 3, "keys": 2}
-    return [number for number, word in enumerate(text.split()) for _ in range(sizes.get(word, 1))]
-
-
-def by_hand(model: Model, texts, method: str, site: str, group) -> dict[str, tuple[float, float, float]]:
-    """Share, signed share and chance of every group, by a loop over single texts; `group(text, token)` names it."""
-    found: dict[str, list[float]] = {}
-    for text, _ in texts:
-        values = attribute(model, text, method=method, sites=site, steps=10).values[0, 0, 0, 1:-1]
-        total = sum(abs(value) for value in values)
-        for token, value in enumerate(values):
-            held = found.setdefault(group(text, token), [0.0, 0.0, 0.0])
-            held[0] += abs(value) / total
-            held[1] += value / total
-            held[2] += 1 / len(values)
-    return {
-        name: (share / len(texts), signed / len(texts), by / len(texts)) for name, (share, signed, by) in found.items()
-    }
-
-
-def tag(text: str, token: int) -> str:
-    return TAGS.get(text.split()[words_of(text)[token]], "(none)")
+    return tagged()
 
 
 # -- the same as a plain loop ----------------------------------------------------------------------------------------
@@ -205,80 +112,6 @@ def test_heads_and_several_targets(model, corpus):
     assert (places["low"] <= places["share"]).all()
 
 
-# -- batches and padding ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", ["integrated_gradients", "conductance,saliency,smoothgrad"])
-def test_batches_and_padding_change_nothing(model, corpus, method):
-    options = {"sites": "embed,resid.1,heads.1", "group": "upos", "samples": 4}
-    one = over_corpus(model, corpus, method=method, batch_tokens=1, **options)
-    all_ = over_corpus(model, corpus, method=method, batch_tokens=10_000, **options)
-    assert all_.values == pytest.approx(one.values, abs=1e-5)
-
-
-def test_a_text_is_given_the_steps_that_it_needs_alone(model, corpus):
-    one = over_corpus(model, corpus, group="upos", tolerance=1e-6, batch_tokens=1)
-    all_ = over_corpus(model, corpus, group="upos", tolerance=1e-6, batch_tokens=10_000)
-    assert all_.values == pytest.approx(one.values, abs=1e-5)
-    loose = over_corpus(model, corpus, group="upos", tolerance=0.05)
-    assert loose.provenance.arguments["most steps"] < all_.provenance.arguments["most steps"]
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_raw_attributions_of_a_padded_batch(causal, model):
-    """Row by row the numbers of a padded batch are those of the texts alone, at every place."""
-    torch.manual_seed(1)
-    if causal:
-        config = GPT2Config(vocab_size=30, n_positions=32, n_embd=16, n_layer=2, n_head=2)
-        model = Model.load(GPT2LMHeadModel(config).eval(), tokenizer=word_tokenizer())
-    from pellucid.attribution.computing import Settings
-    from pellucid.attribution.methods import chosen
-    from pellucid.attribution.targets import asked
-    from pellucid.collect.encode import Encoder, Reading
-    from pellucid.model.sites import expand
-
-    rows = [[4, 5, 9, 10, 4], [4, 5], [11, 12, 9]]
-    mask = torch.tensor([[1] * len(row) + [0] * (7 - len(row)) for row in rows])
-    ids = torch.tensor([row + [0] * (7 - len(row)) for row in rows])
-    encoder = Encoder(model, Reading(pooling="all"))
-    sites = expand("embed,resid.*,mlp.*,heads.*", model.sites)
-    methods = chosen("integrated_gradients,conductance,gradient_x_activation,vargrad")
-    wanted = _Wanted(
-        model, encoder, asked(model, None), methods, sites, "site", False, Settings("zero", steps=8, samples=3)
-    )
-    found = dict(_attributed(wanted, Batch.of_ids(ids, mask), _Done("zero")))
-    for number, row in enumerate(rows):
-        alone = attribute(model, Batch.of_ids([row]), method=[m.name for m in methods], sites=sites, steps=8, samples=3)
-        assert found[number][:, :, :, : len(row)] == pytest.approx(alone.values, abs=1e-5)
-        assert (found[number][:, :, :, len(row) :] == 0).all()
-
-
-def test_targets_that_are_the_same_for_some_texts_keep_their_places(model, corpus):
-    """The predicted class is class 0, 1 or 2 of each text, and texts of many lengths end at many places."""
-    told = over_corpus(model, corpus, ["predicted", "class:0", "class:1", "class:2"], group="upos", steps=6)
-    assert told.axes["target"] == ("predicted class", "class:0", "class:1", "class:2")
-    alone = over_corpus(model, corpus, "class:2", group="upos", steps=6)
-    assert told.values[:, :, 3] == pytest.approx(alone.values[:, :, 0], abs=1e-6)
-
-
-def test_steps_are_judged_also_where_no_sum_is_asked_for(model, corpus):
-    """Heads and internal influence have no sum of their own; the input's tells how many steps are enough."""
-    options = {"sites": "heads.0", "group": "upos", "tolerance": 1e-4}
-    told = over_corpus(model, corpus, method="conductance", **options)
-    assert told.provenance.arguments["most steps"] > 25
-    influence = over_corpus(model, corpus, method="internal_influence", **options)
-    assert influence.provenance.arguments["most steps"] > 25
-    assert influence.axes["method"] == ("internal_influence",)
-
-
-@pytest.mark.parametrize("method", ["ablation", "shapley", "lrp_attn"])
-def test_methods_of_other_engines(model, corpus, method):
-    one = over_corpus(model, corpus, method=method, group="upos", batch_tokens=1, samples=5)
-    all_ = over_corpus(model, corpus, method=method, group="upos", batch_tokens=10_000, samples=5)
-    assert all_.values == pytest.approx(one.values, abs=1e-5)
-    assert all_.measure("share").sum() == pytest.approx(1)
-
-
 # -- planted answers -------------------------------------------------------------------------------------------------
 
 
@@ -358,38 +191,6 @@ def test_both_texts_of_a_translation():
     assert found == pytest.approx(shares, abs=1e-5)
     with pytest.raises(AttributionError, match="other text"):
         over_corpus(model, corpus, sites="decoder.resid.1")
-
-
-# -- the arithmetic alone --------------------------------------------------------------------------------------------
-
-
-def test_chance_is_what_permutations_give():
-    dice = np.random.default_rng(0)
-    sentences = [(dice.normal(size=(2, n)), dice.integers(0, 3, size=n)) for n in (4, 9, 6)]
-    told = Shares(1, (2,), 3)
-    for values, codes in sentences:
-        told.add(values, codes, 0, np.abs(values).sum(-1))
-    shuffled = Shares(1, (2,), 3)
-    for _ in range(4000):
-        for values, codes in sentences:
-            order = dice.permutation(len(codes))
-            shuffled.add(values[:, order], codes, 0, np.abs(values).sum(-1))
-    estimates, drawn = told.estimates(), shuffled.estimates()
-    assert drawn.share == pytest.approx(estimates.share_chance, abs=0.01)
-    assert drawn.signed == pytest.approx(estimates.signed_chance, abs=0.01)
-    frequency = np.mean([np.bincount(codes, minlength=3) / len(codes) for _, codes in sentences], axis=0)
-    assert estimates.share_chance == pytest.approx(np.stack([frequency] * 2))
-
-
-def test_sentences_weigh_the_same_whatever_their_scale():
-    one, many = Shares(1, (1,), 2), Shares(1, (1,), 2)
-    for scale in (1.0, 1000.0):
-        values = np.array([[1.0, -3.0]])
-        one.add(values, np.array([0, 1]), 0, np.abs(values).sum(-1))
-        many.add(values * scale, np.array([0, 1]), 0, np.abs(values).sum(-1))
-    assert many.estimates().share == pytest.approx(one.estimates().share)
-    assert one.estimates().share[0] == pytest.approx([0.25, 0.75])
-    assert one.estimates().signed[0] == pytest.approx([0.25, -0.75])
 
 
 # -- what goes around it ---------------------------------------------------------------------------------------------

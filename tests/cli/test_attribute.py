@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
+from pellucid.attribution.computing import Settings
 from pellucid.attribution.methods import ALIASES, METHODS
-from pellucid.cli.attribute import bars
+from pellucid.cli._attribution import bars
+from pellucid.cli.attribute import Computing, Removing
 from pellucid.results import Result
 from tests.tiny_models import save
 
@@ -122,6 +125,39 @@ def test_what_a_model_writes_is_explained_token_by_token(cli, gpt2_folder, tmp_p
     code, _, told = cli("attribute", gpt2_folder, TEXT, "--generate", 2, "--target", "token")
     assert code == 2
     assert "leave out --target" in told
+
+
+def test_a_given_continuation_is_explained_as_log_probabilities(cli, gpt2_folder):
+    asked = ("attribute", gpt2_folder, TEXT, "--continuation", " and eats", "--method", "saliency", "--json")
+    told = [json.loads(cli(*asked, *more)[1]) for more in ((), ("--log",))]
+    for each, log in zip(told, (False, True), strict=True):
+        assert each["axes"]["target"] == each["axes"]["token"][-len(each["axes"]["target"]) :]
+        assert (each["provenance"]["arguments"]["written"], each["provenance"]["arguments"]["log"]) == ("given", log)
+    scores = [np.array(each["tables"]["targets"]["columns"]["score"]) for each in told]
+    assert (scores[1] < 0).all()
+    assert not np.allclose(*scores)
+    code, said, _ = cli(*asked[:-1], "--log")
+    assert code == 0
+    assert "log-probabilities" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--log"], "--log is for --generate and --continuation"),
+        (["--generate", 2, "--continuation", " and"], "give one of them"),
+        (["--continuation", " and", "--pair", "x"], "leave out --target, --pair and --decoder"),
+    ],
+)
+def test_options_of_written_text_that_do_not_go_together(cli, gpt2_folder, given, sentence):
+    code, _, told = cli("attribute", gpt2_folder, TEXT, *given)
+    assert code == 2
+    assert sentence in told
+
+
+def test_the_command_has_the_defaults_of_the_library():
+    named = {each.name: each.default for group in (Computing, Removing) for each in fields(group)}
+    assert named == {name: getattr(Settings, name) for name in named}
 
 
 def test_draws_at_random_are_told_with_their_width(cli, gpt2_folder):

@@ -20,6 +20,7 @@ def test_a_corpus_by_parts_of_speech(cli, tmp_path):
     found = CorpusAttribution.load(out)
     assert "NOUN" in found.axes["group"]
     assert "NOUN" in said
+    assert "times chance" in said
     shares = found.measure("share")[0, 0, 0]
     assert shares.sum() == pytest.approx(1)
     assert found.null is not None

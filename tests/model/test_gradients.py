@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+from pellucid.attribution.passes import frozen
 from pellucid.errors import ModelError
-from pellucid.model import Edit
+from pellucid.model import Batch, Edit
+from pellucid.model.gradient import sparse
 from tests.tiny_models import opened, padded
 
 NAMES = ["gpt2", "llama", "bloom", "mixtral", "deepseek_v3", "bert", "granite"]
@@ -118,3 +121,29 @@ def test_parameters_keep_no_gradient_and_grad_mode_is_restored():
         assert not torch.is_grad_enabled()
     torch.autograd.grad(run.logits.sum(), run["heads.1"])
     assert all(parameter.grad is None for parameter in model.hf.parameters())
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "longformer"])  # the last one changes what layers give it
+@pytest.mark.parametrize("token", [0, 3])
+def test_layers_that_leave_out_tokens_without_a_gradient_give_the_same(name, token):
+    """In a text that only grows, tokens after the one that is read have none; in the last block no other one has."""
+    model, batch = opened(name, "eager", torch.float64), Batch.of_ids(padded(name).ids[:1])
+    sites = [site for site in model.sites if site.kind in ("embed", "resid", "neurons", "heads")]
+    before = [set(vars(module)) for module in model.hf.modules()]
+
+    def slopes():
+        embeddings = torch.randn(*batch.ids.shape, *model.size("embed"), generator=torch.Generator().manual_seed(0))
+        given = embeddings.double().requires_grad_()
+        run = model.run(batch, sites, Edit.patch("embed", given), gradients=True)
+        return torch.autograd.grad(run.logits[:, token, 5:7].square().sum(), [run[site] for site in sites])
+
+    with frozen(model):
+        plain = slopes()
+        with sparse(model.hf), FlopCounterMode(display=False) as few:
+            found = slopes()
+        with FlopCounterMode(display=False) as all_of_them:
+            slopes()
+    assert few.get_total_flops() < all_of_them.get_total_flops()
+    for one, other in zip(plain, found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+    assert [set(vars(module)) for module in model.hf.modules()] == before, "the layers are as they were"

@@ -22,6 +22,7 @@ from pellucid.report.page import Written, page
 from pellucid.report.sections import heads
 from pellucid.results import Provenance, Result, Table
 from tests.report.test_html import Reader
+from tests.results_by_hand import many_functions
 from tests.tiny_models import WORDS, network, word_tokenizer
 
 TEXTS = [" ".join(random.Random(seed).choices(WORDS, k=4 + seed % 9)) for seed in range(60)]
@@ -170,10 +171,13 @@ def test_a_page_of_32_by_32_heads_is_small_too(tmp_path):
     patched = pytest.MonkeyPatch()
     with patched.context() as patch:
         patch.setattr("pellucid.heads.statistics", lambda found: result)
-        heads.SECTION.render(sheet, SimpleNamespace(twin=None), SimpleNamespace())  # type: ignore[arg-type]
+        patch.setattr("pellucid.heads.functions", lambda found: many_functions(32, 32))
+        subject = SimpleNamespace(twin=None, model=SimpleNamespace(sites=()))
+        heads.SECTION.render(sheet, subject, SimpleNamespace())  # type: ignore[arg-type]
     text = page("m", "a", [], [Written(heads.SECTION, sheet, None)])
     assert len(text.encode()) < 2_000_000
     assert "All 1024 heads, with intervals, are in tables/heads.csv" in text
+    assert "1024 of 1024 heads have a function: 512 positional, 512 sink" in text
 
 
 def absences(model: Model) -> dict[str, str | None]:
@@ -185,7 +189,12 @@ def test_models_that_do_not_predict_the_next_word_say_so(bert_folder, gpt2_folde
     headless = absences(Model.load(gpt2_folder, head="none"))
     assert "without a head that predicts the next word" in str(headless["Surprise"])
     missing = [title for title, reason in headless.items() if reason is not None]
-    assert missing == ["Surprise", "What made the prediction", "Can attributions be believed?"]
+    assert missing == [
+        "Surprise",
+        "Which heads matter",
+        "What made the prediction",
+        "Can attributions be believed?",
+    ]
 
 
 def test_an_encoder_and_an_encoder_decoder_get_a_report_too(bert_folder, t5_folder, undrawn, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -224,7 +225,7 @@ def test_no_answer_is_an_answer_where_questions_may_have_none(model):
 # -- claims ----------------------------------------------------------------------------------------------------------
 
 
-def planted_study(study: Study, *, spread: float, question: float, wrong: float = 0.0) -> Study:
+def planted_study(study: Study, *, spread: float, question: float, wrong: float = 0.0, alike: bool = False) -> Study:
     """Forty questions with the spread, the question's share and the change of wrong answers that are wanted."""
     dice = np.random.default_rng(0)
     made = []
@@ -239,7 +240,8 @@ def planted_study(study: Study, *, spread: float, question: float, wrong: float 
             [[[question, 0.1, 0.8 - question, 0.1], *[[0.0, 0.5, 0.4, 0.1]] * 3]] * 2,
             [0.8 + noise, 0.5, 0.3, 0.0],
         )
-        random = replace(trained, spread=[[low] * 4] * 2)
+        still = replace(trained, parts=[[trained.parts[0][0]] * 4] * 2, overlap=[0.2] * 4)
+        random = replace(trained if alike else still, spread=[row if alike else [low] * 4 for row in trained.spread])
         frequency = [0.1, 0.05, 0.8, 0.05]
         made.append(
             replace(
@@ -267,6 +269,22 @@ def test_claims_follow_the_numbers(study):
     assert (reading, question, wrong) == (False, False, False)
     reading, *_, wrong = verdicts(planted_study(study, spread=0.0, question=0.4))
     assert (reading, wrong) == (None, None)
+
+
+def test_what_a_random_network_does_too_is_not_what_was_learned(study):
+    """With depth everything changes as planted; where it changes alike without learning, nothing can be told."""
+    _, deeper, apart, _, gathered, _ = verdicts(planted_study(study, spread=0.2, question=0.4, alike=True))
+    assert (deeper, apart, gathered) == (None, None, None)
+
+
+def test_claims_tell_both_numbers_and_their_difference(study):
+    reading, deeper, apart, question, *_ = claims(planted_study(study, spread=0.2, question=0.4))
+    assert re.match(r"start 0\.70, random network 0\.50: difference 0\.20 \(0\.\d\d to 0\.\d\d\); end", reading.found)
+    assert deeper.found.startswith(
+        "start 0.70 → 0.50, change −0.20 (−0.20 to −0.20); random network 0.00, beyond it −0.20"
+    )
+    assert apart.found.startswith("overlap 0.80 → 0.30, change −0.50")
+    assert question.found.startswith("start 0.40, share of tokens 0.10: difference 0.30")
 
 
 def test_right_and_wrong_need_enough_of_both(study):

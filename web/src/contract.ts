@@ -75,8 +75,8 @@ export interface Block {
 export interface TextData {
   /** One number per token: name → sentence and kind; values are in the chunk text/PANEL/tracks, float32 [tracks, tokens]. */
   tracks: Record<string, { about: string; signed: boolean; unit: string }>;
-  /** Token × layer maps: name → sentence, labels of the rows; values in text/PANEL/map/NAME, float32 [rows, tokens]. */
-  maps: Record<string, { about: string; rows: string[]; signed: boolean; unit: string }>;
+  /** Maps of rows × tokens: name → what goes from row to row, sentence, labels; values in text/PANEL/map/NAME, float32. */
+  maps: Record<string, { heading: string; about: string; rows: string[]; signed: boolean; unit: string }>;
   /** Predictions per layer: the `most` likeliest tokens of every row and token. Strings of the chunk text/PANEL/lens/words
    * (UTF-8, joined by \n), their numbers in text/PANEL/lens/ids (uint32 [rows, tokens, most]) and probabilities in
    * text/PANEL/lens/probs (bytes [rows, tokens, most], see weight()). */

@@ -8,7 +8,7 @@ export interface GridLayout {
 }
 
 const LEAST_CELL = 48;
-const MOST_CELL = 96;
+const MOST_CELL = 160;
 
 /** Columns are wide enough for a token; `whole` makes them as narrow as it takes to see all of them. */
 export function gridLayout(width: number, tokens: number, widestLabel: number, whole: boolean): GridLayout {

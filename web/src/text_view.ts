@@ -95,7 +95,7 @@ class TextView implements ViewPart {
       dark, choose, look: (place, box) => this.lookAtLens(place, box), scrolled: (left) => this.mapGrid.scrollTo(left),
     });
     const tools = [this.maps.element, this.wholeButton, this.mapCaption.legend];
-    this.mapPart = part("Layer by layer", tools, this.mapCaption.about, this.mapGrid.element);
+    this.mapPart = part("", tools, this.mapCaption.about, this.mapGrid.element);
     this.lensPart = part("Predictions", [this.lensCaption.legend], this.lensCaption.about, this.lensGrid.element);
     const head = el("div", { class: "controls" }, [this.tracks.element, this.trackCaption.legend]);
     fill(this.element, [this.absent, head, this.trackCaption.about, this.flow.element, this.mapPart, this.lensPart, this.tip]);
@@ -217,7 +217,8 @@ class TextView implements ViewPart {
     const { map, text, tokens } = this;
     if (!map || !text) return;
     const dark = this.context.dark();
-    const { about, rows, signed, unit } = text.maps[this.mapName];
+    const { heading, about, rows, signed, unit } = text.maps[this.mapName];
+    retitle(this.mapPart, heading);
     const scale = mapScale(map, signed);
     const table = colourTable(signed, dark);
     this.maps.set(this.mapName, names(text.maps));
@@ -328,6 +329,12 @@ function part(title: string, tools: HTMLElement[], about: HTMLElement, body: HTM
   return el("section", { class: "part", "aria-label": title }, [
     el("div", { class: "controls" }, [el("h3", {}, title), ...tools]), about, body,
   ]);
+}
+
+function retitle(made: HTMLElement, title: string): void {
+  made.setAttribute("aria-label", title);
+  const heading = made.querySelector("h3");
+  if (heading) heading.textContent = title;
 }
 
 function names(given: Record<string, { about: string }>): { value: string; label: string; title: string }[] {

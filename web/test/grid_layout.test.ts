@@ -4,7 +4,7 @@ import { gridLayout, gridWindow } from "../src/grid_layout";
 
 test("columns are wide enough to read, and as wide as there is room", () => {
   assert.equal(gridLayout(1250, 1024, 60, false).cell, 48);
-  assert.equal(gridLayout(1250, 5, 60, false).cell, 96);
+  assert.equal(gridLayout(1250, 5, 60, false).cell, 160);
   const middle = gridLayout(1250, 16, 60, false);
   assert.ok(middle.cell * 16 <= middle.room && (middle.cell + 1) * 16 > middle.room);
   assert.ok(gridLayout(500, 1024, 900, false).labels <= 140, "long names leave room for the columns");

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from pellucid.attribution import completeness
-from pellucid.attribution.computing import TOLERANCE, Settings, compute
+from pellucid.attribution.computing import Settings, compute
 from pellucid.attribution.methods import METHODS, chosen
-from pellucid.attribution.removal.groups import told, with_words
+from pellucid.attribution.removal.groups import reads, told, with_words
 from pellucid.attribution.targets import Target, asked
-from pellucid.errors import AttributionError, listing
+from pellucid.errors import AttributionError
 from pellucid.model.batch import Batch
 from pellucid.model.sites import Site, expand
 from pellucid.results import Array, Provenance, Result, Table
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pellucid.attribution.targets import Resolved
     from pellucid.model import Model
 
-BY = ("site", "head", "unit")
 RANDOM = "what a method draws at random for this text (95%); a method that draws nothing has no width"
 
 
@@ -55,7 +54,7 @@ class Attribution(Result):
 
     @property
     def targets(self) -> Table:
-        """Each target with its score at the text and at the baseline."""
+        """Each target with its score at the text and, where a method looks at one, at the baseline."""
         return self.table("targets")
 
     @property
@@ -76,20 +75,20 @@ def attribute(
     method: str | Sequence[str] = "integrated_gradients",
     sites: str | Site | Sequence[str | Site] = "*.embed",
     *,
-    by: str = "site",
+    by: str = Settings.by,
     pair: str | None = None,
     decoder: str | None = None,
-    baseline: Given = "auto",
-    rule: str = "gauss",
-    steps: int | None = None,
-    tolerance: float = TOLERANCE,
-    samples: int = 25,
-    noise: float = 0.1,
-    seed: int = 0,
-    groups: Grouping = "tokens",
-    window: int = 3,
-    stride: int = 1,
-    memory_limit: int | None = None,
+    baseline: Given = Settings.baseline,
+    rule: str = Settings.rule,
+    steps: int | None = Settings.steps,
+    tolerance: float = Settings.tolerance,
+    samples: int = Settings.samples,
+    noise: float = Settings.noise,
+    seed: int = Settings.seed,
+    groups: Grouping = Settings.groups,
+    window: int = Settings.window,
+    stride: int = Settings.stride,
+    memory_limit: int | None = Settings.memory_limit,
 ) -> Attribution:
     """What every token did for a prediction, at the input (`embed`) or at any sites, all from the same passes.
 
@@ -97,36 +96,23 @@ def attribute(
     `decoder` is what an encoder–decoder has written so far. The other options are those of `Settings`. The numbers are
     for this text alone; how far a method can be trusted is what `trust` measures.
     """
-    if by not in BY:
-        raise AttributionError(f"Attributions are given by {listing(BY)}, not by {by!r}.")
+    settings = Settings(
+        baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by, groups, window, stride
+    )
     batch = _unpadded(text) if isinstance(text, Batch) else model.tokenize(text, pair, target=decoder)
     if batch.size != 1:
         raise AttributionError(f"attribute takes one text, not {batch.size}; use over_corpus for many.")
     methods, places = chosen(method), expand(sites, model.sites)
     if isinstance(text, str) and isinstance(groups, str) and groups == "words":
         batch = with_words(model, batch, text, pair)
-    settings = Settings(
-        baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by, groups, window, stride
-    )
     found, targets = compute(model, batch, asked(model, target), methods, places, settings)
-    arguments: dict[str, Any] = {
-        "method": [one.name for one in methods],
-        "sites": [str(site) for site in places],
-        "by": by,
-        "baseline": found.baseline,
-        "rule": rule,
-        "steps": found.steps,
-        "points": found.points,
-        "precision": str(next(model.hf.parameters()).dtype).removeprefix("torch."),
-        "groups": told(groups),
-        **({"note": found.note} if found.note else {}),
-    }
+    arguments = {**settings.told(model, methods, places), **found.told(), "groups": told(groups)}
     provenance = Provenance(
         "attribution.attribute",
         arguments,
         ({"name": model.name, "fingerprint": model.fingerprint},),
         one_text(batch, text=text if isinstance(text, str) else None, pair=pair, decoder=decoder),
-        seed if any(one.random for one in methods) else None,
+        settings.drawn(methods),
     )
     return gathered(model, batch, found, targets, methods, places, by=by, provenance=provenance)
 
@@ -167,7 +153,7 @@ def gathered(
                 for site in sites:
                     key, count = (method.name, number, site), len(places(model, site, by))
                     if key in parts or parts is found.parts:
-                        span = spans[stack_of(site)]
+                        span = spans[reads(site)]
                         part = per_token(parts[key][0], site, by)  # [places, T]
                         values[which, number, first : first + count, span] = part
                     first += count
@@ -209,13 +195,6 @@ def one_text(batch: Batch, **given: str | None) -> dict[str, Any]:
         "tokens": sum(row.shape[1] for row in rows),
         **{name: each for name, each in given.items() if each is not None},
     }
-
-
-def stack_of(site: Site) -> str | None:
-    """The stack whose tokens a site's attributions belong to: what cross attention looks at is the encoder's."""
-    if site.stack == "cross":
-        return "encoder" if site.kind in ("pattern", "key", "value") else "decoder"
-    return site.stack
 
 
 def places(model: Model, site: Site, by: str) -> list[str]:
@@ -267,9 +246,12 @@ def _apart(model: Model, before: Sequence[int], token: int) -> bool:
 
 
 def _target_rows(targets: Sequence[Resolved], found: Swept) -> Table:
-    start, end = found.start[:, 0].numpy(), found.end[:, 0].numpy()
-    names = [target.name for target in targets]
-    return Table.of_rows({"target": names, "score": end, "baseline": start, "change": end - start})
+    end = found.end[:, 0].numpy()
+    columns: dict[str, Any] = {"target": [target.name for target in targets], "score": end}
+    if found.start is not None:
+        start = found.start[:, 0].numpy()
+        columns |= {"baseline": start, "change": end - start}
+    return Table.of_rows(columns)
 
 
 def _completeness_rows(targets: Sequence[Resolved], found: Swept) -> Table:

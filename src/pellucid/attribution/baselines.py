@@ -49,6 +49,20 @@ def embedded(model: Model, batch: Batch) -> Points:
     return taken
 
 
+def settled(model: Model, batch: Batch, given: Given, ends: Points) -> tuple[Given, str]:
+    """The baseline asked for, `auto` as what it stands for in this model, and why that."""
+    return automatic(model, batch, ends) if isinstance(given, str) and given == AUTOMATIC else (given, "")
+
+
+def check(name: str) -> None:
+    """Raises where there is no baseline of that name."""
+    if name not in (AUTOMATIC, *NAMES) and not name.startswith("text:"):
+        raise AttributionError(
+            f"There is no baseline {name!r}; the baselines are {listing((AUTOMATIC, *NAMES))}, text:ANOTHER TEXT, or "
+            "a tensor."
+        )
+
+
 def baseline(model: Model, batch: Batch, given: Given, ends: Points) -> Points:
     """Where the path to the embeddings `ends` starts, by the same sites; padding stays as it is.
 
@@ -62,6 +76,7 @@ def baseline(model: Model, batch: Batch, given: Given, ends: Points) -> Points:
         return _checked({next(iter(ends)): given}, ends)
     if not isinstance(given, str):
         return _checked(dict(given), ends)
+    check(given)
     if given == AUTOMATIC:
         given, _ = automatic(model, batch, ends)
     if given == "zero":
@@ -70,13 +85,8 @@ def baseline(model: Model, batch: Batch, given: Given, ends: Points) -> Points:
         start = {site: _mean(model, batch, site, end).expand_as(end).clone() for site, end in ends.items()}
     elif given in ("pad", "mask"):
         start = embedded(model, _filled(model, batch, given))
-    elif given.startswith("text:"):
-        start = embedded(model, _other_text(model, batch, given.removeprefix("text:")))
     else:
-        raise AttributionError(
-            f"There is no baseline {given!r}; the baselines are {listing((AUTOMATIC, *NAMES))}, text:ANOTHER TEXT, or "
-            "a tensor."
-        )
+        start = embedded(model, _other_text(model, batch, given.removeprefix("text:")))
     return {site: torch.where(real(batch, site, end), start[site], end) for site, end in ends.items()}
 
 

@@ -44,7 +44,10 @@ def sums(swept: Swept) -> list[Sum]:
     found: list[Sum] = []
     for method in ("integrated_gradients", "conductance", "shapley"):
         sites = [site for name, number, site in swept.parts if name == method and number == 0]
-        if sites and all(site in sites for site in swept.inputs):
+        if not sites:
+            continue
+        assert swept.start is not None  # these methods have a baseline
+        if all(site in sites for site in swept.inputs):
             found.append(_sum(swept, method, swept.inputs, swept.start))
         for site in sites:
             if method == "integrated_gradients" and site in swept.starts:

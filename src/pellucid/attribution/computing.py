@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pellucid.attribution import completeness
 from pellucid.attribution import nodes as rules
-from pellucid.attribution.baselines import Given, automatic, baseline, embedded
+from pellucid.attribution.baselines import Given, baseline, check, embedded, settled
+from pellucid.attribution.passes import not_finite
 from pellucid.attribution.removal.perturbation import sweep_perturbed
 from pellucid.attribution.site_paths import activations, sweep_site
 from pellucid.attribution.smoothing import sweep_noise
 from pellucid.attribution.sweep import AT_THE_END, AUTOMATIC, Asked, Swept, sweep_path
-from pellucid.errors import AttributionError
+from pellucid.errors import AttributionError, listing
 
 if TYPE_CHECKING:
     from pellucid.attribution.methods import Method
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from pellucid.model import Batch, Model
     from pellucid.model.sites import Site
 
-TOLERANCE = 0.01
+BY = ("site", "head", "unit")
 _OWN, _ALONG = "integrated_gradients", "input_path_gradients"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How attributions are computed.
+    """How attributions are computed: the options, and their defaults, of every function that computes some.
 
     Without `steps`, those of a path are doubled until sums miss the target's change by at most `tolerance` of it.
     `rule` places them: `gauss`, or `captum` for the arithmetic of that library. `samples`, `noise` and `seed` are for
@@ -41,7 +42,7 @@ class Settings:
     baseline: Given = "auto"
     rule: str = "gauss"
     steps: int | None = None
-    tolerance: float = TOLERANCE
+    tolerance: float = 0.01
     samples: int = 25
     noise: float = 0.1
     seed: int = 0
@@ -50,6 +51,25 @@ class Settings:
     groups: Grouping = "tokens"
     window: int = 3
     stride: int = 1
+
+    def __post_init__(self) -> None:
+        if self.by not in BY:
+            raise AttributionError(f"Attributions are given by {listing(BY)}, not by {self.by!r}.")
+        rules.check_rule(self.rule)
+
+    def told(self, model: Model, methods: Sequence[Method], sites: Sequence[Site]) -> dict[str, Any]:
+        """What a result's origin says of every computation."""
+        return {
+            "method": [one.name for one in methods],
+            "sites": [str(site) for site in sites],
+            "by": self.by,
+            "rule": self.rule,
+            "precision": str(next(model.hf.parameters()).dtype).removeprefix("torch."),
+        }
+
+    def drawn(self, methods: Sequence[Method]) -> int | None:
+        """The seed, where a method draws by it."""
+        return self.seed if any(one.random for one in methods) else None
 
 
 def compute(
@@ -61,17 +81,33 @@ def compute(
     settings: Settings,
 ) -> tuple[Swept, tuple[Resolved, ...]]:
     """The attributions of every text of a batch to every site; methods that share passes are computed together."""
-    rules.check_rule(settings.rule)
     plain = model.run(batch) if any(target.predicted for target in targets) else None
     resolved = _once(targets, [target.resolve(model, batch, plain) for target in targets], texts=batch.size)
-    end, given, why = embedded(model, batch), settings.baseline, ""
-    if isinstance(given, str) and given == "auto":
-        given, why = automatic(model, batch, end)
-    start = baseline(model, batch, given, end)
-    asked = Asked(model, batch, resolved, tuple(sites), start, end, settings.memory_limit)
+    asked, given, why = between(model, batch, resolved, methods, sites, settings)
     swept = compute_between(asked, methods, replace(settings, baseline=given))
-    named = given if isinstance(given, str) else "given as numbers"
+    named = (given if isinstance(given, str) else "given as numbers") if asked.start else ""
     return replace(swept, baseline=named, note="; ".join(filter(None, (why, swept.note)))), resolved
+
+
+def between(
+    model: Model,
+    batch: Batch,
+    targets: tuple[Resolved, ...],
+    methods: Sequence[Method],
+    sites: Sequence[Site],
+    settings: Settings,
+) -> tuple[Asked, Given, str]:
+    """What is asked between baseline and text, the baseline that it is, and why that one.
+
+    Where no method looks at a baseline, there is none.
+    """
+    end, given, why, start = embedded(model, batch), settings.baseline, "", {}
+    if isinstance(given, str):
+        check(given)
+    if any(method.baseline for method in methods):
+        given, why = settled(model, batch, given, end)
+        start = baseline(model, batch, given, end)
+    return Asked(model, batch, targets, tuple(sites), start, end, settings.memory_limit), given, why
 
 
 def _once(targets: Sequence[Target], resolved: Sequence[Resolved], *, texts: int) -> tuple[Resolved, ...]:
@@ -128,10 +164,8 @@ def compute_between(asked: Asked, methods: Sequence[Method], settings: Settings)
     kept = {key: part for key, part in swept.parts.items() if key[0] in names and key[2] in sites}
     for (name, _, site), part in kept.items():
         if not bool(part.isfinite().all()):
-            raise AttributionError(
-                f"{name} at {site} is not a finite number: gradients overflow on the way from the baseline; use "
-                "another one, such as mean."
-            )
+            way = "on the way from the baseline; use another one, such as mean" if asked.start else "at this text"
+            raise not_finite(f"{name} at {site}", f"gradients overflow {way}", asked.batch)
     return replace(swept, parts=kept)
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.attribution.attribution import BY, Attribution, gathered, one_text
-from pellucid.attribution.computing import TOLERANCE, Settings, compute
+from pellucid.attribution.attribution import Attribution, gathered, one_text
+from pellucid.attribution.computing import Settings, compute
 from pellucid.attribution.methods import chosen
 from pellucid.attribution.targets import Target
-from pellucid.errors import AttributionError, TextError, listing
+from pellucid.errors import AttributionError, TextError
 from pellucid.model.batch import Batch
 from pellucid.model.sites import Site, expand
 from pellucid.results import Provenance
@@ -60,50 +60,38 @@ def generation(
     method: str | Sequence[str] = "integrated_gradients",
     sites: str | Site | Sequence[str | Site] = "*.embed",
     log: bool = False,
-    by: str = "site",
-    baseline: Given = "auto",
-    rule: str = "gauss",
-    steps: int | None = None,
-    tolerance: float = TOLERANCE,
-    samples: int = 25,
-    noise: float = 0.1,
-    seed: int = 0,
-    memory_limit: int | None = None,
+    by: str = Settings.by,
+    baseline: Given = Settings.baseline,
+    rule: str = Settings.rule,
+    steps: int | None = Settings.steps,
+    tolerance: float = Settings.tolerance,
+    samples: int = Settings.samples,
+    noise: float = Settings.noise,
+    seed: int = Settings.seed,
+    memory_limit: int | None = Settings.memory_limit,
 ) -> Generated:
     """What every token did for each token that a model writes after a prompt, all from the same passes.
 
     The continuation is what the model itself writes, the likeliest token each time, or `text`: put behind the prompt
     as it stands, with the space that it needs, or given as token ids. Its logits are explained, or with `log` its
-    log-probabilities. One pass over prompt and continuation serves all of its tokens at every point of the path.
+    log-probabilities. One pass over prompt and continuation serves all of its tokens at every point of the path. The
+    other options are those of `Settings`.
     """
-    if by not in BY:
-        raise AttributionError(f"Attributions are given by {listing(BY)}, not by {by!r}.")
-    methods, places = chosen(method), expand(sites, model.sites)
     settings = Settings(baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by)
+    methods, places = chosen(method), expand(sites, model.sites)
     written = _written(model, prompt, text, max_new_tokens)
     wanted = [
         Target.token(int(token), position=written.first + place - 1, log=log) for place, token in enumerate(written.ids)
     ]
     found, targets = compute(model, written.batch, wanted, methods, places, settings)
-    arguments: dict[str, Any] = {
-        "method": [one.name for one in methods],
-        "sites": [str(site) for site in places],
-        "by": by,
-        "log": log,
-        "written": "by the model" if text is None else "given",
-        "baseline": found.baseline,
-        "rule": rule,
-        "steps": found.steps,
-        "points": found.points,
-        "precision": str(next(model.hf.parameters()).dtype).removeprefix("torch."),
-        **({"note": found.note} if found.note else {}),
-    }
+    written_by = "by the model" if text is None else "given"
+    arguments = {**settings.told(model, methods, places), **found.told(), "log": log, "written": written_by}
     provenance = Provenance(
         "attribution.generation",
         arguments,
         ({"name": model.name, "fingerprint": model.fingerprint},),
         one_text(written.batch, text=prompt if isinstance(prompt, str) else None),
-        seed if any(one.random for one in methods) else None,
+        settings.drawn(methods),
     )
     named = _named(model, targets, written)
     made = gathered(model, written.batch, found, named, methods, places, by=by, provenance=provenance)

@@ -12,7 +12,8 @@ from pellucid.errors import AttributionError, listing
 class Method:
     """One method. `passes` names the engine that computes it; a `complete` one adds up to the change of the target.
 
-    `signed` tells whether its numbers say for and against, or only how much; a `random` one draws by a seed.
+    `signed` tells whether its numbers say for and against, or only how much; a `random` one draws by a seed; `baseline`
+    whether it compares the text with a baseline.
     """
 
     name: str
@@ -21,11 +22,17 @@ class Method:
     complete: bool = False
     signed: bool = True
     random: bool = False
+    baseline: bool = True
 
 
 _ALL = (
-    Method("saliency", "size of the target's gradient at the text", "path", signed=False),
-    Method("gradient_x_activation", "gradient times activation at the text (at embed: input × gradient)", "path"),
+    Method("saliency", "size of the target's gradient at the text", "path", signed=False, baseline=False),
+    Method(
+        "gradient_x_activation",
+        "gradient times activation at the text (at embed: input × gradient)",
+        "path",
+        baseline=False,
+    ),
     Method(
         "integrated_gradients",
         "the gradient's mean on the way from the baseline, times the change; the site's own activation is what moves",
@@ -39,9 +46,30 @@ _ALL = (
     ),
     Method("conductance", "the part of the target's change that flows through the site", "path", complete=True),
     Method("internal_influence", "the target's mean gradient while the input moves from the baseline", "path"),
-    Method("smoothgrad", "size of the mean gradient under noise on the input", "noise", signed=False, random=True),
-    Method("smoothgrad_squared", "mean squared gradient under noise on the input", "noise", signed=False, random=True),
-    Method("vargrad", "variance of the gradient under noise on the input", "noise", signed=False, random=True),
+    Method(
+        "smoothgrad",
+        "size of the mean gradient under noise on the input",
+        "noise",
+        signed=False,
+        random=True,
+        baseline=False,
+    ),
+    Method(
+        "smoothgrad_squared",
+        "mean squared gradient under noise on the input",
+        "noise",
+        signed=False,
+        random=True,
+        baseline=False,
+    ),
+    Method(
+        "vargrad",
+        "variance of the gradient under noise on the input",
+        "noise",
+        signed=False,
+        random=True,
+        baseline=False,
+    ),
     Method(
         "ablation",
         "the target's change when a token, or a place of a site at that token, is taken away",
@@ -65,9 +93,11 @@ _ALL = (
         "perturbation",
         random=True,
     ),
-    Method("lrp_voita", "relevance handed back to what pushed scores up (Voita et al. 2019, 2021)", "lrp"),
-    Method("lrp_attn", "relevance handed back through values and attention weights (AttnLRP)", "lrp"),
-    Method("lrp_cp", "relevance handed back with attention weights held constant (CP-LRP)", "lrp"),
+    Method(
+        "lrp_voita", "relevance handed back to what pushed scores up (Voita et al. 2019, 2021)", "lrp", baseline=False
+    ),
+    Method("lrp_attn", "relevance handed back through values and attention weights (AttnLRP)", "lrp", baseline=False),
+    Method("lrp_cp", "relevance handed back with attention weights held constant (CP-LRP)", "lrp", baseline=False),
 )
 METHODS = {method.name: method for method in _ALL}
 ALIASES = {"ig": "integrated_gradients", "input_x_gradient": "gradient_x_activation", "gradient": "saliency"}

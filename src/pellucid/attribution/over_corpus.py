@@ -10,20 +10,20 @@ import numpy as np
 import torch
 
 from pellucid.attribution import completeness
-from pellucid.attribution.attribution import BY, per_token, places, stack_of
+from pellucid.attribution.attribution import per_token, places
 from pellucid.attribution.baselines import automatic, embedded
-from pellucid.attribution.baselines import baseline as baseline_of
-from pellucid.attribution.computing import TOLERANCE, Settings, compute_between
+from pellucid.attribution.computing import Settings, between, compute_between
 from pellucid.attribution.methods import METHODS, chosen
-from pellucid.attribution.nodes import check_rule
+from pellucid.attribution.passes import PaddingError
+from pellucid.attribution.removal.groups import reads
 from pellucid.attribution.shares import Array, Shares
-from pellucid.attribution.sweep import AT_THE_END, AUTOMATIC, Asked
+from pellucid.attribution.sweep import AT_THE_END, AUTOMATIC
 from pellucid.attribution.targets import Target, asked
 from pellucid.attribution.token_groups import TokenGroups, counted, find_groups
 from pellucid.collect.encode import Encoder, Reading
 from pellucid.collect.plan import make_plan, read_shards
 from pellucid.collect.progress import Progress, readable_bytes
-from pellucid.errors import AttributionError, listing
+from pellucid.errors import AttributionError
 from pellucid.model.sites import Site, expand
 from pellucid.results import Provenance, Result, Table
 from pellucid.uncertainty import Interval, jackknife
@@ -67,20 +67,20 @@ def over_corpus(
     method: str | Sequence[str] = "integrated_gradients",
     sites: str | Site | Sequence[str | Site] | None = None,
     *,
-    by: str = "site",
+    by: str = Settings.by,
     group: str = "token",
     most: int = 40,
     special: bool = False,
     side: str = "source",
     long: str = "refuse",
     baseline: str = "auto",
-    rule: str = "gauss",
-    steps: int | None = None,
-    tolerance: float = TOLERANCE,
-    samples: int = 25,
-    noise: float = 0.1,
-    seed: int = 0,
-    memory_limit: int | None = None,
+    rule: str = Settings.rule,
+    steps: int | None = Settings.steps,
+    tolerance: float = Settings.tolerance,
+    samples: int = Settings.samples,
+    noise: float = Settings.noise,
+    seed: int = Settings.seed,
+    memory_limit: int | None = Settings.memory_limit,
     batch_tokens: int = _BUDGET,
     progress: bool | None = None,
 ) -> CorpusAttribution:
@@ -88,16 +88,14 @@ def over_corpus(
 
     `group` is `token`, `position`, `special`, `word` or any label of the corpus (`upos`); the `most` frequent are told
     apart. Special tokens are left out unless `special` (or grouped by it). Without `steps`, each sentence is given as
-    many as make its own sums complete. `side` tells which text of an encoder–decoder is looked at. The interval leaves
-    out one group of documents at a time.
+    many as make its own sums complete; the other options of computing are those of `Settings`. `side` tells which text
+    of an encoder–decoder is looked at. The interval leaves out one group of documents at a time.
     """
-    if by not in BY:
-        raise AttributionError(f"Attributions are given by {listing(BY)}, not by {by!r}.")
+    settings = Settings(baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by)
     if long not in ("refuse", "truncate"):
         raise AttributionError(f"A sentence over the model's limit can be met by refuse or truncate, not {long!r}.")
     if most < 1 or batch_tokens < 1:
         raise AttributionError(f"most={most} groups and batch_tokens={batch_tokens} must both be at least 1.")
-    check_rule(rule)
     special = special or group == "special"
     encoder = Encoder(model, Reading(pooling="all", special=special and side == "source", long=long, side=side))
     wanted = _Wanted(
@@ -108,14 +106,14 @@ def over_corpus(
         _sites(model, sites, side),
         by,
         special,
-        Settings(baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by),
+        settings,
     )
     with Progress(progress) as bar:
         bar.begin("reading the corpus", None)
         plan = make_plan([encoder], corpus, budget=batch_tokens, shard_tokens=_SHARD, mixed=True)
         groups = find_groups(encoder, corpus, group, special=special, most=most)
         sums = _room(wanted, plan, groups, memory_limit or _ROOM)
-        done = _Done(baseline)
+        done = _Done(baseline if any(each.baseline for each in wanted.methods) else "")
         bar.begin("attributing", plan.counts.tokens[0])
         for sentence, batch, row, values, document in _stream(wanted, plan, corpus, done):
             tokens = counted(batch, row, side=side, special=special)
@@ -149,7 +147,7 @@ class _Wanted:
 class _Done:
     """What it took: the most steps of a sentence, and how many sentences were not complete enough even with those.
 
-    `baseline` is the one that was used, and `note` says why.
+    `baseline` is the one that was used, empty where no method looks at one, and `note` says why.
     """
 
     baseline: str
@@ -166,7 +164,7 @@ def _sites(model: Model, given: str | Site | Sequence[str | Site] | None, side: 
         found = tuple(site for site in expand("*.embed", model.sites) if site.stack in (None, stack))
     else:
         found = expand(given, model.sites)
-    wrong = [site for site in found if stack_of(site) not in (None, stack)]
+    wrong = [site for site in found if reads(site) not in (None, stack)]
     if wrong:
         raise AttributionError(
             f"{wrong[0]} speaks of the other text of an encoder–decoder; with side={side!r} ask for sites of its "
@@ -200,7 +198,7 @@ def _stream(wanted: _Wanted, plan: Plan, corpus: Corpus, done: _Done) -> Iterato
             encoded = wanted.encoder.encode(members)
             rows = [one.rows[0] for one in encoded]
             batch = wanted.encoder.batch(rows, [one.target for one in encoded], planned.lengths[0])
-            if wanted.settings.baseline == "auto":  # the same for every sentence: settled by the first
+            if done.baseline == "auto":  # the same for every sentence: settled by the first
                 one = _alone(batch, 0)
                 done.baseline, done.note = automatic(wanted.model, one, embedded(wanted.model, one))
                 wanted = replace(wanted, settings=replace(wanted.settings, baseline=done.baseline))
@@ -214,7 +212,7 @@ def _attributed(wanted: _Wanted, batch: Batch, done: _Done) -> Iterator[tuple[in
     others = [method for method in wanted.methods if method.passes not in STEPPED]
     found: dict[int, list[tuple[Method, Swept, int]]] = {row: [] for row in range(batch.size)}
     if stepped:
-        for row, swept, at in _complete(wanted, batch, stepped, done):
+        for row, swept, at in _together(wanted, batch, stepped, done):
             found[row] += [(method, swept, at) for method in stepped]
     for row in range(batch.size) if others else ():
         swept = _swept(wanted, _alone(batch, row), others, wanted.sites, wanted.settings)
@@ -232,6 +230,17 @@ def _attributed(wanted: _Wanted, batch: Batch, done: _Done) -> Iterator[tuple[in
                 joined = np.concatenate(parts)  # [P, T]
                 values[number, aim, :, : joined.shape[1]] = joined
         yield row, values
+
+
+def _together(
+    wanted: _Wanted, batch: Batch, methods: Sequence[Method], done: _Done
+) -> Iterator[tuple[int, Swept, int]]:
+    """Every text with its sweep and its row there, all at a time, or one by one where the model takes no padding."""
+    try:
+        yield from list(_complete(wanted, batch, methods, done))
+    except PaddingError:
+        for row in range(batch.size):
+            yield from ((row, swept, at) for _, swept, at in _complete(wanted, _alone(batch, row), methods, done))
 
 
 def _complete(
@@ -269,11 +278,8 @@ def _swept(
     model, targets = wanted.model, wanted.targets
     plain = model.run(batch) if any(target.predicted for target in targets) else None
     resolved = tuple(target.resolve(model, batch, plain) for target in targets)
-    end = embedded(model, batch)
-    start = baseline_of(model, batch, settings.baseline, end)
-    return compute_between(
-        Asked(model, batch, resolved, tuple(sites), start, end, settings.memory_limit), methods, settings
-    )
+    asked, _, _ = between(model, batch, resolved, methods, sites, settings)
+    return compute_between(asked, methods, settings)
 
 
 def _chosen_rows(batch: Batch, rows: torch.Tensor) -> Batch:
@@ -337,15 +343,11 @@ def _provenance(wanted: _Wanted, corpus: Corpus, plan: Plan, groups: TokenGroups
     settings, counts = wanted.settings, plan.counts
     stepped = any(method.passes in STEPPED for method in wanted.methods)
     arguments: dict[str, Any] = {
-        "method": [one.name for one in wanted.methods],
-        "sites": [str(site) for site in wanted.sites],
-        "by": wanted.by,
+        **settings.told(wanted.model, wanted.methods, wanted.sites),
         "group": groups.by,
         "special": wanted.special,
         "side": groups.side,
-        "baseline": done.baseline,
-        "rule": settings.rule,
-        "precision": str(next(wanted.model.hf.parameters()).dtype).removeprefix("torch."),
+        **({"baseline": done.baseline} if done.baseline else {}),
         **({"most steps": done.steps, "largest error": float(f"{done.error:.3g}")} if stepped else {}),
         **({"sentences not complete": done.incomplete} if done.incomplete else {}),
         **({"note": done.note} if done.note else {}),
@@ -364,7 +366,7 @@ def _provenance(wanted: _Wanted, corpus: Corpus, plan: Plan, groups: TokenGroups
         arguments,
         ({"name": model.name, "fingerprint": model.fingerprint},),
         read,
-        settings.seed if any(method.random for method in wanted.methods) else None,
+        settings.drawn(wanted.methods),
     )
 
 

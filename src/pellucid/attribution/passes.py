@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pellucid.errors import AttributionError, OutOfMemory
 from pellucid.model import Edit
-from pellucid.model.gradient import sparse_head
-from pellucid.model.model import ran_out
+from pellucid.model.gradient import sparse
+from pellucid.model.memory import ran_out
 from pellucid.model.sites import Site
 
 if TYPE_CHECKING:
@@ -32,6 +32,20 @@ larger batches are slower."""
 ELSEWHERE = 8 << 30
 PASSING = 1.5
 """What a batch takes at most (measured), over what its graph keeps and it hands over: the rest comes and goes."""
+
+
+class PaddingError(AttributionError):
+    """Numbers of a padded batch that are not finite: alone, each text may well have some."""
+
+
+def not_finite(what: str, why: str, batch: Batch) -> AttributionError:
+    """The error that something is not a finite number, and what to do; `why` where there is no padding."""
+    if bool(batch.mask.all()) and (batch.target_mask is None or bool(batch.target_mask.all())):
+        return AttributionError(f"{what} is not a finite number: {why}.")
+    return PaddingError(
+        f"{what} is not a finite number in a padded batch: some models have no gradients where a token sees only "
+        "padding (most often in float64); explain the texts one by one, or open the model in float32."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,11 +136,11 @@ def _one(
     start = {site: value for site, value in given.items() if held.late and site.kind == "resid"}
     edits = [Edit.patch(site, value) for site, value in given.items() if site not in start]
     wanted = tuple(dict.fromkeys([*sites, *(site for target in targets for site in target.sites)]))
-    with frozen(model), sparse_head(model.hf), torch.enable_grad():
+    with frozen(model), sparse(model.hf), torch.enable_grad():
         run = model.run(batch.repeated(count), wanted, edits, gradients=True, start=start)
         scores = [target.score(run) for target in targets]
         for target, score in zip(targets, scores, strict=True):
-            _check(target, score)
+            _check(target, score, batch)
         slopes = _slopes(run, sites, scores)
     return Pass(
         where,
@@ -147,16 +161,14 @@ def _slopes(run: Run, sites: Sequence[Site], scores: Sequence[Tensor]) -> list[d
     return found
 
 
-def _check(target: Resolved, score: Tensor) -> None:
+def _check(target: Resolved, score: Tensor, batch: Batch) -> None:
     if not score.requires_grad:
         raise AttributionError(
             f"The target {target.name!r} cannot be differentiated: it does not depend on the model's activations in a "
             "way that has a gradient."
         )
     if not bool(score.isfinite().all()):
-        raise AttributionError(
-            f"The target {target.name!r} is not a finite number along the path; the model overflows."
-        )
+        raise not_finite(f"The target {target.name!r}", "the model overflows along the path", batch)
 
 
 class _Weight:

@@ -53,6 +53,7 @@ def sweep_site(asked: Asked, site: Site, ends: Ends, *, rule: str, steps: int) -
         held=Held({**inputs, **still}, late=bool(streams) and not why),
     )
     found = sweep_path(one, [_READ], rule=rule, steps=steps)
+    assert found.start is not None
     parts = {("integrated_gradients", number, place): part for (_, number, place), part in found.parts.items()}
     return replace(
         found,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pellucid.attribution.baselines import real
 from pellucid.attribution.passes import passes
-from pellucid.attribution.sweep import Asked, Swept, ends
+from pellucid.attribution.sweep import Asked, Swept, scores_at_end
 from pellucid.errors import AttributionError
 from pellucid.model.sites import Site
 
@@ -49,15 +49,13 @@ def sweep_noise(asked: Asked, methods: Sequence[str], *, samples: int, noise: fl
                 first, second = slope.double().sum(dim=0), slope.double().square().sum(dim=0)
                 old = sums.get((number, site))
                 sums[number, site] = (first, second) if old is None else (old[0] + first, old[1] + second)
-    start, end = ends(asked)
     parts = {
         (name, number, site): _taken(name, one, two, samples).cpu()
         for name in methods
         for (number, site), (one, two) in sums.items()
     }
-    return Swept(
-        tuple(asked.end), parts, start, end, 0, samples, f"{samples} noisy inputs of size {noise:g}, seed {seed}"
-    )
+    note = f"{samples} noisy inputs of size {noise:g}, seed {seed}"
+    return Swept(tuple(asked.end), parts, None, scores_at_end(asked), 0, samples, note)
 
 
 def _range(end: Tensor, real: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -33,13 +33,14 @@ CUTS = frozenset({"embed", "resid", "mid"})
 class Swept:
     """What passes left: a tensor [B, …] of the site's shape per method, target and site, detached and in float64.
 
-    `inputs` are the sites that stand for the text; `start` and `end` the targets' scores [targets, B] at the baseline
-    and at the text; `steps` and `points` tell how many steps the path had and how many points were run.
+    `inputs` are the sites that stand for the text; `start` and `end` the targets' scores [targets, B] at the baseline,
+    where a method looked at one, and at the text; `steps` and `points` tell how many steps the path had and how many
+    points were run.
     """
 
     inputs: tuple[Site, ...]
     parts: Mapping[Key, Tensor]
-    start: Tensor
+    start: Tensor | None
     end: Tensor
     steps: int
     points: int
@@ -57,6 +58,11 @@ class Swept:
     baseline: str = ""
     """The name of what the path started from, where whoever asked wants to know."""
 
+    def told(self) -> dict[str, Any]:
+        """What a result's origin says of the passes; what there was none of is left out."""
+        facts = {"baseline": self.baseline, "steps": self.steps, "points": self.points, "note": self.note}
+        return {name: fact for name, fact in facts.items() if fact or name in ("steps", "points")}
+
     def joined(self, other: Swept) -> Swept:
         """This and another sweep of the same targets as one."""
         said = [part for note in (self.note, other.note) for part in note.split("; ") if part]
@@ -64,7 +70,7 @@ class Swept:
         return Swept(
             self.inputs,
             {**self.parts, **other.parts},
-            self.start,
+            other.start if self.start is None else self.start,
             self.end,
             max(self.steps, other.steps),
             self.points + other.points,
@@ -100,7 +106,7 @@ class Sums:
             self.integral = weighted if self.integral is None else self.integral + weighted
         if "conductance" in self.methods:
             self._multiply(values, slopes)
-        if self.first is None:
+        if self.first is None and self.methods - AT_THE_END:
             self.first = values[0].clone()
         self.value, self.slope = values[-1].clone(), slopes[-1].clone()  # the batch itself is let go
 
@@ -115,7 +121,7 @@ class Sums:
 
     def take(self, method: str) -> Tensor:
         """The attribution that a method reads off the sums."""
-        assert self.first is not None and self.value is not None and self.slope is not None
+        assert self.value is not None and self.slope is not None
         if method == "saliency":
             return self.slope.double().abs()
         if method == "gradient_x_activation":
@@ -123,7 +129,7 @@ class Sums:
         if method == "conductance":
             assert self.product is not None
             return self.product
-        assert self.integral is not None
+        assert self.integral is not None and self.first is not None
         if method == "internal_influence":
             return self.integral
         return (self.value.double() - self.first.double()) * self.integral  # along the path of the input
@@ -146,6 +152,7 @@ class Asked:
     targets: tuple[Resolved, ...]
     sites: tuple[Site, ...]
     start: Points
+    """Where the path starts; empty for methods that look at no baseline."""
     end: Points
     memory_limit: int | None = None
     held: Held = field(default_factory=Held)
@@ -157,7 +164,7 @@ def sweep_path(asked: Asked, methods: Sequence[str], *, rule: str, steps: int) -
     rules.check_rule(rule)
     swept: Swept | None = None
     for points, names in _plan(methods, rule, steps):
-        found = _walk(asked, points, names, steps)
+        found = _walk(asked, points, names, 0 if points is rules.END else steps)
         swept = found if swept is None else swept.joined(found)
     assert swept is not None
     return swept
@@ -184,6 +191,8 @@ def _walk(asked: Asked, nodes: Nodes, methods: Sequence[str], steps: int) -> Swe
     weights = torch.from_numpy(nodes.weights).to(device)
 
     def at(where: slice) -> Points:
+        if nodes is rules.END:
+            return {site: end[None] for site, end in asked.end.items()}
         alpha = alphas[where].to(device)
         return {site: _between(asked.start[site], end, alpha) for site, end in asked.end.items()}
 
@@ -207,8 +216,8 @@ def _walk(asked: Asked, nodes: Nodes, methods: Sequence[str], steps: int) -> Swe
             for site in asked.sites:
                 sums[number, site].add(found.values[site], slopes[site], weights[found.where])
     walked = torch.cat(scores)  # [points, targets, B]
-    start, end = walked[0], walked[-1]
-    if nodes.points[0] != 0:
+    start, end = (None if nodes is rules.END else walked[0]), walked[-1]
+    if start is not None and nodes.points[0] != 0:
         start, first = read(asked, asked.start)
         for (_, site), one in sums.items():
             one.first = first[site]
@@ -227,8 +236,16 @@ def cuts(model: Model) -> frozenset[str]:
 
 def ends(asked: Asked) -> tuple[Tensor, Tensor]:
     """The targets' scores [targets, B] at the path's two ends, by passes of their own."""
-    nothing = replace(asked, sites=())
-    return read(nothing, asked.start)[0], read(nothing, asked.end)[0]
+    return _scores(asked, asked.start), _scores(asked, asked.end)
+
+
+def scores_at_end(asked: Asked) -> Tensor:
+    """The targets' scores [targets, B] at the text."""
+    return _scores(asked, asked.end)
+
+
+def _scores(asked: Asked, points: Points) -> Tensor:
+    return read(replace(asked, sites=()), points)[0]
 
 
 def read(asked: Asked, points: Points) -> tuple[Tensor, dict[Site, Tensor]]:

@@ -20,7 +20,7 @@ CorpusOption = Annotated[str, typer.Option("--corpus", metavar="FILE", help=_WHA
 Format = Annotated[
     str,
     typer.Option(
-        help="auto, text, conllu, tagged, table, jsonl, pairs, parallel, squad, dataset, grammar, questions or pronouns."
+        help="auto, text, conllu, tagged, table, jsonl, pairs, parallel, squad, dataset; grammar, questions, pronouns."
     ),
 ]
 LabelFile = Annotated[Path | None, typer.Option(help="The file with the labels of words (tagged) or of pairs.")]

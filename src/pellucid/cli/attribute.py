@@ -6,18 +6,19 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 import typer
 
 from pellucid.cli import _options as options
+from pellucid.cli._attribution import print_attribution
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 from pellucid.errors import AttributionError
 
 if TYPE_CHECKING:
     from pellucid.attribution import Attribution
-    from pellucid.results import Array, Coordinate
+    from pellucid.model import Model
 
 EXAMPLES = """\b
 Examples, one for each kind of target:
@@ -37,14 +38,13 @@ both ends of an answer
   pellucid attribute ./qa-model "Who came?" --pair "The old farmer came." --target start --target end
 every token that the model goes on to write
   pellucid attribute zoo:lm "The keys near the door" --generate 8 -o written
+every token of a text after another, as log-probabilities
+  pellucid attribute zoo:lm "The keys near the door" --continuation " are red" --log
 layers, and heads
   pellucid attribute zoo:sentiment "It was fun" --method conductance --sites resid.*
   pellucid attribute zoo:sentiment "It was fun" --method conductance --sites heads.* --by head"""
 
 _GROUPS = ("tokens", "words")
-_HALF = 14
-_PARTS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
-_MOST_TOKENS, _MOST_PLACES, _MOST_TABLES, _MOST_TARGETS = 40, 8, 6, 4
 
 
 def register(app: typer.Typer) -> None:
@@ -115,6 +115,65 @@ class Removing:
     window: Annotated[int, typer.Option(min=1, help="Tokens that occlusion hides at a time.")] = 3
     stride: Annotated[int, typer.Option(min=1, help="Tokens that occlusion's window moves by.")] = 1
 
+    def check(self) -> None:
+        """Raises where there are no such groups."""
+        if self.groups not in _GROUPS:
+            raise AttributionError(f"There are no groups called {self.groups!r}; give {' or '.join(_GROUPS)}.")
+
+
+class Places(NamedTuple):
+    """Methods, sites, and what a place of a site is."""
+
+    methods: list[str]
+    sites: list[str]
+    by: str
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Text that comes after the one given, to be explained token by token."""
+
+    generate: Annotated[
+        int, typer.Option(min=0, help="Let the model write so many tokens, and explain each of them.")
+    ] = 0
+    continuation: Annotated[
+        str | None,
+        typer.Option(help="Explain each token of this text after the one given, with the space that it needs."),
+    ] = None
+    log: Annotated[bool, typer.Option("--log", help="Of written text, explain log-probabilities, not logits.")] = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether written text is what is explained."""
+        return bool(self.generate) or self.continuation is not None
+
+    def check(self, *, alone: bool) -> None:
+        """Raises where the options, or others that were given, do not go together."""
+        if self.generate and self.continuation is not None:
+            raise AttributionError("--generate and --continuation both say what is written; give one of them.")
+        if self.asked and not alone:
+            raise AttributionError(
+                "--generate and --continuation explain written text; leave out --target, --pair and --decoder."
+            )
+        if self.log and not self.asked:
+            raise AttributionError("--log is for --generate and --continuation; for one token write --target log.")
+
+    def explain(self, model: Model, prompt: str, places: Places, computing: Computing) -> Attribution:
+        """What made every written token."""
+        from pellucid.attribution import generation
+
+        return generation(
+            model,
+            prompt,
+            max_new_tokens=self.generate or 1,
+            text=self.continuation,
+            method=places.methods,
+            sites=places.sites,
+            log=self.log,
+            by=places.by,
+            **computing.of_paths(),
+        )
+
 
 def _listed(asked: bool) -> None:
     if asked:
@@ -155,21 +214,17 @@ def attribute(
         ),
     ] = None,
     by: Annotated[str, typer.Option(help="What a place is: a whole site, a head or a unit.")] = "site",
-    generate: Annotated[
-        int, typer.Option(min=0, help="Let the model write so many tokens, and explain each of them.")
-    ] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The folder to make; it must be new or empty.")] = (
         None
     ),
     *,
+    writing: Writing,
     computing: Computing,
     removing: Removing,
     opening: options.Opening,
     json: options.Json = False,
 ) -> None:
     """Attribute one prediction to tokens, layers, heads or neurons, with the error of every sum."""
-    from pellucid.attribution import attribute as explain
-    from pellucid.attribution import generation
     from pellucid.attribution.methods import chosen
     from pellucid.saving import check_free
 
@@ -177,23 +232,20 @@ def attribute(
         check_free(out)
     names = [name.strip() for item in method or ["integrated_gradients"] for name in item.split(",")]
     chosen(names)  # an unknown one is told before a model is opened
-    if removing.groups not in _GROUPS:
-        raise AttributionError(f"There are no groups called {removing.groups!r}; give {' or '.join(_GROUPS)}.")
-    if generate and (target or pair is not None or decoder is not None):
-        raise AttributionError("--generate explains what the model writes; leave out --target, --pair and --decoder.")
-    opened = opening.open(model)
-    where = sites or "*.embed"
-    if generate:
-        result: Attribution = generation(
-            opened, text, max_new_tokens=generate, method=names, sites=where, by=by, **computing.of_paths()
-        )
+    removing.check()
+    writing.check(alone=not target and pair is None and decoder is None)
+    places = Places(names, sites or ["*.embed"], by)
+    if writing.asked:
+        result: Attribution = writing.explain(opening.open(model), text, places, computing)
     else:
+        from pellucid.attribution import attribute as explain
+
         result = explain(
-            opened,
+            opening.open(model),
             text,
             target or None,
             names,
-            where,
+            places.sites,
             by=by,
             pair=pair,
             decoder=decoder,
@@ -202,6 +254,11 @@ def attribute(
             stride=removing.stride,
             **computing.of_paths(),
         )
+    _show(result, out, json=json)
+
+
+def _show(result: Attribution, out: Path | None, *, json: bool) -> None:
+    """The result in a folder where one is asked for, and on the screen."""
     page = None
     if out is not None:
         from pellucid.report.attribution import write_attribution
@@ -210,112 +267,6 @@ def attribute(
     if json:
         print_json(result.to_json())
         return
-    _print(result)
+    print_attribution(result)
     if page is not None:
         console().print(f"Open this file in a browser: {page.resolve()}")
-
-
-def _print(result: Attribution) -> None:
-    """Tokens with bars for every method and target, the strongest places, and how it was computed."""
-    from pellucid.views.attribution_parts import origin
-
-    pairs = [(measure, target) for measure in result.axes["measure"] for target in result.axes["target"]]
-    if len(result.axes["target"]) > _MOST_TARGETS:
-        for measure in result.axes["measure"]:
-            _print_targets(result, measure)
-        pairs = []
-    for measure, target in pairs[:_MOST_TABLES]:
-        _print_tokens(result, measure, target)
-        if len(result.axes["place"]) > 1:
-            _print_places(result, measure, target)
-    screen = console()
-    if len(pairs) > _MOST_TABLES:
-        screen.print(f"The first {_MOST_TABLES} of {len(pairs)} tables; --json prints all, -o writes all.")
-    screen.print(origin(result))
-
-
-def _print_tokens(result: Attribution, measure: Coordinate, target: Coordinate) -> None:
-    """A row for every token, at the only or the strongest place."""
-    import numpy as np
-
-    from pellucid.views.attribution_parts import shown_tokens, signed, strongest
-
-    values = result.values[result.place("measure", measure), result.place("target", target)]  # [place, token]
-    place = int(np.abs(values).sum(axis=1).argmax())
-    row = result.place("target", target)
-    columns = result.targets.columns
-    scores = f"score {columns['score'][row]:.4g}, at the baseline {columns['baseline'][row]:.4g}"
-    where = result.axes["place"][place]
-    told = f"{str(measure).replace('_', ' ')} of {target} ({scores}) at {where}"
-    kept = strongest(values[place], _MOST_TOKENS)
-    if len(kept) < values.shape[1]:
-        told += f", the {len(kept)} strongest of {values.shape[1]} tokens"
-    texts = shown_tokens(result)["text"]
-    sign, head = ("+", f"{'against ':>{_HALF}}│ for") if signed(result, measure) else ("", "size")
-    drawn = bars(values[place, kept], both=bool(sign))
-    widths = _widths(result, measure, target, place)
-    rows = [
-        (at, texts[at], f"{values[place, at]:{sign}.4f}", *([f"± {widths[at]:.4f}"] if widths is not None else []), bar)
-        for at, bar in zip(kept, drawn, strict=True)
-    ]
-    heads = ["", "token", "attribution", *(["95%"] if widths is not None else []), head]
-    print_table(heads, rows, title=told, right=["", "attribution", "95%"])
-
-
-def _widths(result: Attribution, measure: Coordinate, target: Coordinate, place: int) -> Array | None:
-    """Half the width of each token's interval; None where the method draws nothing at random."""
-    if result.low is None or result.high is None:
-        return None
-    where = result.place("measure", measure), result.place("target", target), place
-    widths = (result.high[where] - result.low[where]) / 2
-    return widths if widths.any() else None
-
-
-def _print_targets(result: Attribution, measure: Coordinate) -> None:
-    """A row for every target of many: its score, and the tokens that did most for and against it."""
-    from pellucid.report.attribution import largest, strongest_places
-
-    columns = result.targets.columns
-    rows: list[tuple[str, ...]] = []
-    for at, target in enumerate(result.axes["target"]):
-        place = strongest_places(result, measure, target, 1)[0][0]
-        scores = f"{columns['score'][at]:.4g}", f"{columns['baseline'][at]:.4g}"
-        rows.append((str(target), *scores, place, largest(result, measure, place, 4, target=at)))
-    heads = ["target", "score", "at the baseline", "place", "strongest tokens"]
-    print_table(heads, rows, title=str(measure).replace("_", " "), right=heads[1:3])
-
-
-def _print_places(result: Attribution, measure: Coordinate, target: Coordinate) -> None:
-    from pellucid.report.attribution import strongest_places
-
-    found = strongest_places(result, measure, target, _MOST_PLACES)
-    rows = [(place, f"{total:+.4f}", f"{size:.4f}", token) for place, total, size, token in found]
-    more = f" (the strongest of {len(result.axes['place']):,})" if len(found) < len(result.axes["place"]) else ""
-    print_table(
-        ["place", "sum", "sum of sizes", "strongest token"],
-        rows,
-        title=f"places{more}",
-        right=["sum", "sum of sizes"],
-    )
-
-
-def bars(values: Array, *, both: bool = True) -> list[str]:
-    """Numbers as bars of characters from a common zero: to the left where negative, to the right where positive.
-
-    Without `both` there is no room to the left.
-    """
-    import numpy as np
-
-    most = float(np.abs(values).max(initial=0.0)) or 1.0
-    drawn: list[str] = []
-    for value in values.tolist():
-        length = _HALF * abs(value) / most
-        if value < 0:
-            halves = round(2 * length)
-            left = f"{'▐' * (halves % 2)}{'█' * (halves // 2)}" or "▕"
-            drawn.append(f"{left:>{_HALF}}│")
-        else:
-            eighths = round(8 * length)
-            right = f"{'█' * (eighths // 8)}{_PARTS[eighths % 8]}" or ("▏" if value else "")
-            drawn.append(f"{'':>{_HALF}}│{right}" if both else right)
-    return drawn

@@ -13,7 +13,7 @@ import typer
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._groups import spread
-from pellucid.cli._print import console, print_json
+from pellucid.cli._print import console, print_json, print_table
 from pellucid.cli._result import print_result
 from pellucid.cli.attribute import Computing
 
@@ -26,6 +26,9 @@ which parts of speech a classifier draws on
   pellucid attributions zoo:sentiment --corpus grammar:100 --group upos -o drawn
 which layers and words, by conductance
   pellucid attributions zoo:lm --corpus notes.txt --group word --method conductance --sites resid.* -o drawn"""
+
+_ENDS = 8
+"""Groups at either end of a table."""
 
 
 def register(app: typer.Typer) -> None:
@@ -96,8 +99,38 @@ def attributions(
     if json:
         print_json(found.to_json())
         return
+    _print_groups(found)
     print_result(found)
     console().print(f"Saved to {out} with its figure and table; pellucid show {out} prints it again.")
+
+
+def _print_groups(found: CorpusAttribution) -> None:
+    """For every method and target, the groups that get most and least beside chance, at the strongest place."""
+    import numpy as np
+
+    share, signed, lift = (found.measure(name) for name in ("share", "signed", "lift"))
+    assert found.null is not None
+    chance = found.null[found.place("measure", "share")]
+    tokens = found.table("groups").columns["tokens"]
+    held = found.table("places").columns["share"]
+    heads = ["group", "tokens", "share", "chance", "times chance", "signed share"]
+    for at in np.ndindex(held.shape[:2]):
+        cell = (*at, int(held[at].argmax()))
+        order = np.argsort(-lift[cell], kind="stable")
+        kept = order if len(order) <= 2 * _ENDS else np.concatenate([order[:_ENDS], order[-_ENDS:]])
+        rows = [
+            (
+                str(found.axes["group"][group]),
+                f"{tokens[group]:,}",
+                *(f"{part[cell][group]:.3f}" for part in (share, chance)),
+                f"{lift[cell][group]:.2f}",
+                f"{signed[cell][group]:+.3f}",
+            )
+            for group in kept.tolist()
+        ]
+        named = [found.axes[axis][place] for axis, place in zip(("method", "target", "place"), cell, strict=True)]
+        more = f", the {_ENDS} with most and with least of {len(order)}" if len(kept) < len(order) else ""
+        print_table(heads, rows, title=f"{named[0]} of {named[1]} at {named[2]}{more}", right=heads[1:])
 
 
 def _write(found: CorpusAttribution, out: Path) -> None:

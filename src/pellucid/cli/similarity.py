@@ -7,9 +7,9 @@ import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -20,7 +20,9 @@ from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
+    from pellucid.results import Result
     from pellucid.similarity import SimilarityGrid
+    from pellucid.similarity.comparing import Comparison
 
 EXAMPLES = """Examples: pellucid similarity zoo:lm --corpus grammar:500 -o layers ;
 pellucid similarity ./base ./tuned --corpus dev.conllu --metrics cka,svcca,pwcca -o compared"""
@@ -30,6 +32,64 @@ def register(app: typer.Typer) -> None:
     app.command(name="similarity", epilog=EXAMPLES)(spread(similarity))
 
 
+class Comparing(TypedDict):
+    """Options of `compare` that say how scores are computed."""
+
+    random: bool
+    significance: bool
+    method: str
+    precision: str
+    sample: int
+    memory_limit: int | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Which scores, and how they are computed."""
+
+    metrics: Annotated[str, typer.Option(help="Scores, with commas between: cka, svcca, pwcca, rbf-cka …")] = "cka"
+    p_values: Annotated[bool, typer.Option("--p-values", help="Also test by shuffling whole documents.")] = False
+    intervals: Annotated[bool, typer.Option("--intervals", help="Intervals of all scores, not of CKA alone.")] = False
+    control: Annotated[
+        bool, typer.Option("--control/--no-control", help="Also compare with randomly initialised models.")
+    ] = True
+    method: Annotated[str, typer.Option(help="auto, moments, gram or minibatch.")] = "auto"
+    precision: Annotated[str, typer.Option(help="Of products: auto, float32 or float64.")] = "auto"
+    sample: Annotated[int, typer.Option(min=16, help="Words of scores that look at single words.")] = 4096
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Gigabytes for statistics; more goes to disk (default: by what is free)."),
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Of the random models and of all that is drawn at random.")] = 0
+
+    def scores(self) -> list[str]:
+        """The scores by name; an unknown one raises."""
+        from pellucid.similarity.metrics import chosen
+
+        return [metric.name for metric in chosen(self.metrics)]
+
+    def of_comparison(self) -> Comparing:
+        """The options as `compare` takes them."""
+        return {
+            "random": self.control,
+            "significance": self.p_values,
+            "method": self.method,
+            "precision": self.precision,
+            "sample": self.sample,
+            "memory_limit": None if self.memory_limit is None else round(self.memory_limit * 1e9),
+            "seed": self.seed,
+        }
+
+    def take(self, found: Comparison, scores: list[str]) -> tuple[list[SimilarityGrid], list[Result]]:
+        """A grid for every score, and the tests where they are asked for."""
+        from pellucid.similarity.permutations import FORMS
+
+        grids = [found.grid(name, interval=True if self.intervals else None) for name in scores]
+        tested = [name for name in scores if name in FORMS] or ["cka"]
+        return grids, [found.significance(tested, seed=self.seed)] if self.p_values else []
+
+
 def similarity(
     models: Annotated[
         list[str],
@@ -37,27 +97,14 @@ def similarity(
     ],
     corpus: corpora.CorpusOption,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make; it must be new or empty.")],
-    metrics: Annotated[str, typer.Option(help="Scores, with commas between: cka, svcca, pwcca, rbf-cka …")] = "cka",
     sites: Annotated[str, typer.Option(help="Sites to compare: resid.*, neurons.3, heads.* …")] = "resid.*",
     other_sites: Annotated[str | None, typer.Option(help="Sites of the other side (default: the same).")] = None,
-    p_values: Annotated[bool, typer.Option("--p-values", help="Also test by shuffling whole documents.")] = False,
-    intervals: Annotated[bool, typer.Option("--intervals", help="Intervals of all scores, not of CKA alone.")] = False,
-    control: Annotated[
-        bool, typer.Option("--control/--no-control", help="Also compare with randomly initialised models.")
-    ] = True,
-    method: Annotated[str, typer.Option(help="auto, moments, gram or minibatch.")] = "auto",
-    precision: Annotated[str, typer.Option(help="Of products: auto, float32 or float64.")] = "auto",
-    sample: Annotated[int, typer.Option(min=16, help="Words of scores that look at single words.")] = 4096,
-    memory_limit: Annotated[
-        float | None,
-        typer.Option(min=0.01, help="Gigabytes for statistics; more goes to disk (default: by what is free)."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random models and of all that is drawn at random.")] = 0,
     long: sweeping.Long = "window",
     sweep: Annotated[
         Path | None, typer.Option(help="Keep the pass over the text here, to go on after an interruption.")
     ] = None,
     *,
+    scoring: Scoring,
     running: sweeping.Running,
     shape: corpora.CorpusShape,
     opening: options.Opening,
@@ -67,46 +114,35 @@ def similarity(
     from pellucid.report.comparison import write_comparison
     from pellucid.saving import check_free
     from pellucid.similarity import compare
-    from pellucid.similarity.metrics import chosen
     from pellucid.similarity.pair import SimilarityError
-    from pellucid.similarity.permutations import FORMS
 
     check_free(out)
-    wanted = chosen(metrics)
-    tested = [metric.name for metric in wanted if metric.name in FORMS] or ["cka"]
+    scores = scoring.scores()
     if len(models) > 2:
         raise SimilarityError(f"{len(models)} models were given; one or two can be compared at a time.")
     read = shape.open(corpus)
     opened = [opening.open(name) for name in models]
     notes: list[str] = []
-    screen = console(stderr=True)
 
     def say(line: str) -> None:
         notes.append(line)
-        screen.print(line)
+        console(stderr=True).print(line)
 
     with nullcontext() if sweep is None else options.resumable(sweep), _told_warnings(say):
         found = compare(
             opened[0],
             opened[1] if len(opened) > 1 else None,
             read,
-            scores=[metric.name for metric in wanted],
+            scores=scores,
             sites=sites,
             right_sites=other_sites,
-            random=control,
-            significance=p_values,
-            method=method,
-            precision=precision,
-            sample=sample,
-            memory_limit=None if memory_limit is None else round(memory_limit * 1e9),
-            seed=seed,
             folder=sweep,
-            **asdict(running),
             long=long,
             say=say,
+            **scoring.of_comparison(),
+            **asdict(running),
         )
-        grids = [found.grid(metric.name, interval=True if intervals else None) for metric in wanted]
-        tests = [found.significance(tested, seed=seed)] if p_values else []
+        grids, tests = scoring.take(found, scores)
     command = shlex.join(["pellucid", *sys.argv[1:]])
     grids = [replace(each, provenance=replace(each.provenance, command=command)) for each in grids]
     title = " and ".join(model.name for model in opened)

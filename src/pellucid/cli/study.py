@@ -6,8 +6,10 @@ import os
 import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +17,7 @@ from pellucid.cli import _options as options
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
-    from pellucid.studies import qa_tables
+    from pellucid.studies import qa_claims, qa_tables, thesis_verdicts
     from pellucid.studies.thesis_tables import Study
 
 EXAMPLES = """Examples: pellucid study thesis --data wikitext2 -o thesis ;
@@ -55,12 +57,10 @@ def thesis(
     """Train the thesis's two networks, compare their layers as it did and word by word, and judge its claims."""
     from pellucid.saving import check_free
     from pellucid.studies.thesis_page import write_page
-    from pellucid.studies.thesis_tables import StudyError, read
+    from pellucid.studies.thesis_tables import read
 
     check_free(out)
-    if quick and smoke:
-        raise StudyError("--quick and --smoke ask for different sizes of the study; give one of them.")
-    command = shlex.join(["pellucid", *sys.argv[1:]])
+    scale, command = _scale(quick=quick, smoke=smoke), shlex.join(["pellucid", *sys.argv[1:]])
     if source is not None:
         study = read(source)
         page = write_page(study, out, command=command)
@@ -75,7 +75,7 @@ def thesis(
                 Path(room) / "numbers",
                 runs=kept,
                 data=_data(data),
-                scale="quick" if quick else "smoke" if smoke else "full",
+                scale=scale,
                 device=device,
                 seed=seed,
                 command=command,
@@ -87,7 +87,25 @@ def thesis(
         _print_json(study, page)
         return
     _print_tables(study)
+    _tell(page)
+
+
+def _scale(*, quick: bool, smoke: bool) -> str:
+    """The size of a study."""
+    from pellucid.studies.thesis_tables import StudyError
+
+    if quick and smoke:
+        raise StudyError("--quick and --smoke ask for different sizes of the study; give one of them.")
+    return "quick" if quick else "smoke" if smoke else "full"
+
+
+def _tell(page: Path) -> None:
     console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+def _claims_told(found: Sequence[qa_claims.Claim | thesis_verdicts.Claim]) -> list[dict[str, Any]]:
+    """Claims as JSON holds them."""
+    return [{**asdict(each), "verdict": each.verdict} for each in found]
 
 
 def _data(given: Path | None) -> Path | None:
@@ -108,15 +126,13 @@ def _print_tables(study: Study) -> None:
 
 
 def _print_json(study: Study, page: Path) -> None:
-    from dataclasses import asdict
-
     from pellucid.studies.thesis_claims import claims
 
     print_json(
         {
             "page": str(page),
             "scale": study.facts["scale"],
-            "claims": [{**asdict(each), "verdict": each.verdict} for each in claims(study)],
+            "claims": _claims_told(claims(study)),
             "scores": [asdict(each) for each in study.scores],
         }
     )
@@ -152,12 +168,9 @@ def qa(
     from pellucid.saving import check_free
     from pellucid.studies.qa_page import write_page
     from pellucid.studies.qa_tables import read
-    from pellucid.studies.thesis_tables import StudyError
 
     check_free(out)
-    if quick and smoke:
-        raise StudyError("--quick and --smoke ask for different sizes of the study; give one of them.")
-    command = shlex.join(["pellucid", *sys.argv[1:]])
+    scale, command = _scale(quick=quick, smoke=smoke), shlex.join(["pellucid", *sys.argv[1:]])
     if source is not None:
         study = read(source)
     else:
@@ -170,7 +183,7 @@ def qa(
                 Path(room) / "numbers",
                 model=None if model is None and smoke else Model.load(model or "zoo:qa", head="qa", device=device),
                 corpus=None if corpus is None else Corpus.open(corpus),
-                scale="quick" if quick else "smoke" if smoke else "full",
+                scale=scale,
                 method=method,
                 steps=steps,
                 seed=seed,
@@ -182,7 +195,7 @@ def qa(
         _print_answers_json(study, page)
         return
     _print_answers(study)
-    console().print(f"Open this file in a browser: {page.resolve()}")
+    _tell(page)
 
 
 def _print_answers(study: qa_tables.Study) -> None:
@@ -198,8 +211,6 @@ def _print_answers(study: qa_tables.Study) -> None:
 
 
 def _print_answers_json(study: qa_tables.Study, page: Path) -> None:
-    from dataclasses import asdict
-
     from pellucid.studies.qa_claims import claims
 
     right = sum(one.right for one in study.questions)
@@ -209,6 +220,6 @@ def _print_answers_json(study: qa_tables.Study, page: Path) -> None:
             "facts": dict(study.facts),
             "questions": len(study.questions),
             "right": right,
-            "claims": [{**asdict(each), "verdict": each.verdict} for each in claims(study)],
+            "claims": _claims_told(claims(study)),
         }
     )

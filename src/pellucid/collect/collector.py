@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from pkgutil import iter_modules
@@ -173,6 +173,13 @@ class Collector(ABC):
 
     def pilot(self, batch: WordBatch, setting: Setting) -> State | None:
         """What the first batch of the corpus tells all shards before they start (a shift, a range), if anything."""
+        return None
+
+    def foreseen(self, frequent: Mapping[str, int]) -> State | None:
+        """What the corpus's most frequent words, in small letters with their counts, tell all shards, if anything.
+
+        It stands in for a pilot, for collectors that read no rows.
+        """
         return None
 
     def memory(self, setting: Setting, groups: int) -> int:

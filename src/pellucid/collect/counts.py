@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
+from weakref import ref
 
 import numpy as np
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting, split_key
 from pellucid.collect.state import Array, State
-from pellucid.collect.sums import added, by_group, total_of
+from pellucid.collect.sums import added, by_group, exact_products, total_of
 from pellucid.collect.words import Words
 from pellucid.errors import SweepError, listing
 from pellucid.model.sites import Site, single
@@ -33,6 +35,10 @@ MEASURES = (
 )
 """What is summed per head over query words, see `HeadCounts`."""
 
+_LONG = 192
+"""Tokens up to which sub-words are summed to words by a matrix product."""
+_TINY = 1e-37
+"""Taken for 0 in logarithms, so that 0·ln 0 is 0."""
 _AT_ONCE = 2**23
 """Weights measured at a time, so that their copies stay small."""
 
@@ -211,12 +217,30 @@ class WordKeys:
         self.other_word = no_word & ~self.first_word
         self.other_extra = self.has_extra & ~self.first_extra
         self.chance: dict[bool, Tensor] = {}
+        self._even: dict[bool, WordWeights] = {}
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """Which token counts for which word, or for itself, [B, T, W + R]."""
+        index, width = self.words.index, self.words.width
+        columns = torch.zeros(*index.shape, width + self.extra.shape[1])
+        row, place = (index >= 0).nonzero(as_tuple=True)
+        columns[row, place, index[row, place]] = 1
+        row, number = self.has_extra.nonzero(as_tuple=True)
+        columns[row, self.extra[row, number], width + number] = 1
+        return columns
 
     def uniform(self, causal: bool) -> Tensor:
         """Sums of every measure for uniform attention over the tokens that each query may see, [measures]."""
         if causal not in self.chance:
-            self.chance[causal] = measured(self.even(causal), self, 1)[0][0]
+            self.chance[causal] = summed(self.evenly(causal), self, 1)[0][0]
         return self.chance[causal]
+
+    def evenly(self, causal: bool) -> WordWeights:
+        """The attention of words where it is uniform over the tokens that each query may see, of one head."""
+        if causal not in self._even:
+            self._even[causal] = WordWeights(self.even(causal), self)
+        return self._even[causal]
 
     def even(self, causal: bool) -> Tensor:
         """Uniform attention over the tokens that each query may see, [B, 1, T, T]."""
@@ -228,72 +252,128 @@ class WordKeys:
         return (seen / seen.sum(-1, keepdim=True).clamp(min=1))[:, None]
 
 
+def word_keys(words: Words) -> WordKeys:
+    """The keys of a batch, made once for all collectors."""
+    if "keys" not in words.shared:
+        words.shared["keys"] = WordKeys(words)
+    return words.shared["keys"]
+
+
+def word_weights(weights: Tensor, keys: WordKeys) -> WordWeights:
+    """Attention of words, from weights [B, heads, T, T]; worked out once for all collectors that read a layer."""
+    last: WordWeights | None = keys.words.shared.get("weights")
+    if last is None or last.origin() is not weights:
+        last = keys.words.shared["weights"] = WordWeights(weights, keys)
+    return last
+
+
+class WordWeights:
+    """Attention of every word on words and on single tokens that are in no word's column, of one layer.
+
+    `between` [B, W, heads, W] and `alone` [B, W, heads, R]: summed over the sub-words of a key and averaged over those
+    of a query, zero for queries that do not count; `sink` [B, W, heads] on the first token. `largest` and `best`
+    [B, W, heads] are the largest weight on a word and its column, the first of equals, −1 where it is 0.
+    """
+
+    def __init__(self, weights: Tensor, keys: WordKeys) -> None:
+        self.origin = ref(weights)
+        by_query = keys.words.by_query(weights)  # [B, W, H, T]
+        size, device = len(by_query), weights.device
+        self.sink = by_query[torch.arange(size, device=device), :, :, keys.first_token.to(device)]
+        self.between, self.alone = (_multiplied if by_query.shape[3] <= _LONG else _picked)(by_query, keys)
+        self.largest, best = self.between.max(-1)
+        self.best = torch.where(self.largest > 0, best, -1)
+
+
+def _multiplied(by_query: Tensor, keys: WordKeys) -> tuple[Tensor, Tensor]:
+    """Weights on tokens [B, W, H, T] summed to words and single tokens by a product, which is quick for short texts."""
+    size, width, heads, length = by_query.shape
+    with exact_products():
+        both = torch.bmm(by_query.view(size, width * heads, length), keys.columns.to(by_query.device))
+    both = both.view(size, width, heads, -1)
+    return both[..., :width], both[..., width:]
+
+
+def _picked(by_query: Tensor, keys: WordKeys) -> tuple[Tensor, Tensor]:
+    """The same, token by token, which is quick for long texts."""
+    device, shape = by_query.device, by_query.shape[:3]
+    between = by_query.new_zeros(*shape, shape[1])
+    for rows, words, places in keys.words.ranks:
+        rows, words, places = rows.to(device), words.to(device), places.to(device)
+        between[rows, :, :, words] += by_query[rows, :, :, places]
+    place = keys.extra.to(device)[:, None, None, :].expand(*shape, -1)
+    return between, by_query.gather(3, place) * keys.has_extra.to(device)[:, None, None, :]
+
+
 def measured(weights: Tensor, keys: WordKeys, offsets: int) -> tuple[Tensor, Tensor]:
     """Sums of `MEASURES` [heads, measures], float64, and counts of argmax offsets [heads, 2·offsets + 3]."""
-    heads, bins = weights.shape[1], 2 * offsets + 3
-    device, words = weights.device, keys.words
-    rows, place = keys.query.nonzero(as_tuple=True)
-    sums = torch.zeros(heads, len(MEASURES), dtype=torch.float64, device=device)
-    counts = torch.zeros(heads * bins, dtype=torch.int64, device=device)
-    if not len(rows):
-        return sums, counts.view(heads, bins)
-    between = words.patterns(weights).transpose(1, 2)  # [B, W, H, W]
-    alone = alone_weights(weights, keys).transpose(1, 2)  # [B, W, H, R]
-    batch = torch.arange(len(keys.first_token), device=device)
-    sink = words.to_queries(weights[batch, :, :, keys.first_token.to(device)]).transpose(1, 2)  # [B, W, H]
-    step = max(1, _AT_ONCE // (heads * (words.width + keys.extra.shape[1])))
-    for start in range(0, len(rows), step):
-        row, query = rows[start : start + step], place[start : start + step]
-        chosen = row.to(device), query.to(device)
-        part, offset = _measures(between[chosen], alone[chosen], sink[chosen], keys, row, query)
-        sums += part.double().sum(0)
-        bin_of = offset.clamp(-offsets - 1, offsets + 1) + offsets + 1 + bins * torch.arange(heads, device=device)
-        counts += torch.bincount(bin_of[part[:, :, 0] > 0], minlength=heads * bins)
-    return sums, counts.view(heads, bins)
+    return summed(word_weights(weights, keys), keys, offsets)
+
+
+def summed(found: WordWeights, keys: WordKeys, offsets: int) -> tuple[Tensor, Tensor]:
+    """The same from attention between words; rows of queries that do not count are 0 in every measure."""
+    between, confidence, best = found.between, found.largest, found.best
+    heads, device, bins = between.shape[2], between.device, 2 * offsets + 3
+    entropy = _entropy(found)
+    first = _mass(between, keys.first_word) + _mass(found.alone, keys.first_extra)
+    other = _mass(between, keys.other_word) + _mass(found.alone, keys.other_extra)
+    sink = found.sink
+    if keys.words.pooling == "all":  # special tokens may have a column and a row, and are neither word nor query
+        query = keys.query.to(device)[:, :, None]
+        first, other = (_mass(between * query[..., None], marks) for marks in (keys.first_word, keys.other_word))
+        alone = found.alone * query[..., None]
+        first, other = first + _mass(alone, keys.first_extra), other + _mass(alone, keys.other_extra)
+        between = between * keys.is_word.to(device)[:, None, None, :] * query[..., None]
+        confidence, best = between.max(-1)
+        entropy, sink = entropy * query, sink * query
+    parts = [confidence, confidence**2, entropy, entropy**2]
+    sums = [part.double().sum((0, 1)) for part in parts]
+    sums += [part.double() for part in _along(between.sum(0).double())]
+    near = [sums.pop() for _ in range(3)][::-1]
+    sums += [first.double(), other.double(), sink.double().sum((0, 1)), *near]
+    away = best - torch.arange(between.shape[1], device=device)[:, None]
+    bin_of = away.clamp(-offsets - 1, offsets + 1) + offsets + 1 + bins * torch.arange(heads, device=device)
+    counts = torch.bincount(bin_of[confidence > 0], minlength=heads * bins)
+    return torch.stack(sums, dim=-1), counts.view(heads, bins)
+
+
+def _entropy(found: WordWeights) -> Tensor:
+    """−Σ α ln α over words and single tokens, [B, W, heads], some rows at a time."""
+    size, width, heads, _ = found.between.shape
+    step = max(1, _AT_ONCE // max(1, width * heads * (width + found.alone.shape[3])))
+    made = [
+        -(_logarithms(found.between[start : start + step]) + _logarithms(found.alone[start : start + step]))
+        for start in range(0, size, step)
+    ]
+    return torch.cat(made) if made else found.largest
+
+
+def _along(whole: Tensor) -> list[Tensor]:
+    """Distance, attention on words, on self, previous and next word, from the sum over texts [W, heads, W]: [heads]."""
+    places = torch.arange(len(whole), device=whole.device)
+    away = (places[:, None] - places).abs().to(whole)
+    steps = [
+        whole.diagonal(step, 0, 2).sum(-1) if abs(step) < len(whole) else whole.new_zeros(whole.shape[1])
+        for step in (0, -1, 1)
+    ]
+    return [torch.einsum("qhk,qk->h", whole, away), whole.sum((0, 2)), *steps]
 
 
 def alone_weights(weights: Tensor, keys: WordKeys) -> Tensor:
     """Weights on every single token that is in no word's column, [B, heads, W, R]."""
-    size, heads, length, _ = weights.shape
-    count = keys.extra.shape[1]
-    place = keys.extra.to(weights.device)[:, None, None, :].expand(-1, heads, length, -1)
-    taken = weights.gather(3, place).float() * keys.has_extra.to(weights.device)[:, None, None, :]
-    flat = taken.transpose(2, 3).reshape(size, heads * count, length)
-    return keys.words.to_queries(flat).view(size, heads, count, keys.words.width).transpose(2, 3)
+    return word_weights(weights, keys).alone.transpose(1, 2)
 
 
-def _measures(
-    between: Tensor, alone: Tensor, sink: Tensor, keys: WordKeys, row: Tensor, query: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Every measure of N queries, [N, heads, measures], and the offset of the largest weight, [N, heads]."""
-    device, width = between.device, between.shape[2]
-    entropy = -(torch.xlogy(between, between).sum(-1) + torch.xlogy(alone, alone).sum(-1))
-    first = _mass(between, keys.first_word[row]) + _mass(alone, keys.first_extra[row])
-    other = _mass(between, keys.other_word[row]) + _mass(alone, keys.other_extra[row])
-    seen = keys.is_word[row].to(device)[:, None, :]  # [N, 1, W]
-    weights = between * seen
-    confidence = weights.amax(-1)
-    columns = torch.arange(width, device=device)
-    best = torch.where(weights == confidence[..., None], columns, width).amin(-1)  # the first of equals
-    query = query.to(device)
-    away = (columns - query[:, None]).abs()[:, None, :].float()
-    near = [_at(weights, query + step) for step in (0, -1, 1)]
-    parts = [confidence, confidence**2, entropy, entropy**2, (weights * away).sum(-1), weights.sum(-1)]
-    return torch.stack([*parts, first, other, sink, *near], dim=-1), best - query[:, None]
+def _logarithms(weights: Tensor) -> Tensor:
+    """Σ α ln α over the last axis; 0 ln 0 is 0."""
+    return weights.clamp(min=_TINY).log_().mul_(weights).sum(-1)
 
 
 def _mass(weights: Tensor, chosen: Tensor) -> Tensor:
-    """The weight on chosen keys [N, keys], summed: [N, heads]."""
+    """The weight [B, W, heads, keys] on chosen keys [B, keys] of each text, summed: [heads]."""
     if not bool(chosen.any()):
-        return weights.new_zeros(weights.shape[:2])
-    return (weights * chosen.to(weights.device)[:, None, :]).sum(-1)
-
-
-def _at(weights: Tensor, column: Tensor) -> Tensor:
-    """The weight in one column per query, 0 where there is no such column: [N, heads]."""
-    inside = (column >= 0) & (column < weights.shape[2])
-    place = column.clamp(0, weights.shape[2] - 1)[:, None, None].expand(-1, weights.shape[1], 1)
-    return weights.gather(2, place)[..., 0] * inside[:, None]
+        return weights.new_zeros(weights.shape[2])
+    return torch.einsum("bhk,bk->h", weights.sum(1), chosen.to(weights))
 
 
 class _Counts(Accumulator):
@@ -302,14 +382,11 @@ class _Counts(Accumulator):
     def __init__(self, keys: tuple[str, ...], causal: list[bool], offsets: int, groups: bool) -> None:
         self._keys, self._causal, self._offsets, self._apart = keys, causal, offsets, groups
         self._arrays: dict[str, Array] = {}
-        self._seen: dict[int, WordKeys] = {}
 
     def see(self, key: str, tensor: Tensor, words: Words) -> None:
         check_lengths(key, tensor, words)
-        model, number = split_key(key)[0], self._keys.index(key)
-        if model not in self._seen or self._seen[model].words is not words:
-            self._seen[model] = WordKeys(words)
-        keys = self._seen[model]
+        number = self._keys.index(key)
+        keys = word_keys(words)
         sums, counts = measured(tensor, keys, self._offsets)
         group = str(words.group) if self._apart else "all"
         size = len(self._keys)

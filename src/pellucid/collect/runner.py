@@ -19,7 +19,7 @@ from pellucid.collect.state import Array, State
 from pellucid.collect.words import WordBatch, Words, all_words
 from pellucid.errors import OutOfMemory, SweepError
 from pellucid.model import Model
-from pellucid.model.model import ran_out
+from pellucid.model.memory import ran_out
 from pellucid.model.sites import Site, single
 
 if TYPE_CHECKING:

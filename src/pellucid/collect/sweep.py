@@ -225,12 +225,13 @@ def _plan(
 
 
 def _pilots(place: Path | None, runner: Runner, plan: Plan, corpus: Corpus) -> dict[str, State]:
-    """What the pilot found, from the folder or from a batch of the first shard."""
+    """What the pilot found, from the folder or from the plan and a batch of the first shard."""
     if place is not None and (place / PILOTS).is_file():
         return load_states(place / PILOTS)
     shard = next(shard for shard in plan.shards if shard.batches)
     _, sentences = next(read_shards(plan, corpus, [shard.index]))
-    pilots = runner.pilot(shard, sentences)
+    told = {name: each.foreseen(plan.frequent) for name, each in runner.job.collectors.items()}
+    pilots = {name: state for name, state in told.items() if state is not None} | runner.pilot(shard, sentences)
     if place is not None:
         save_states(place / PILOTS, pilots)
     return pilots

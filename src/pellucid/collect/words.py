@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -149,7 +149,7 @@ class Words:
         return int(self.index.max()) + 1
 
     @cached_property
-    def _ranks(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def ranks(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """For each rank r: rows, words and places of every word's r-th sub-word (each word once per rank)."""
         rows, places = (self.index >= 0).nonzero(as_tuple=True)
         words = self.index[rows, places]
@@ -169,7 +169,7 @@ class Words:
     def pieces(self) -> Tensor:
         """Sub-words of every word, [B, W] on the CPU."""
         counts = torch.zeros(self.index.shape[0], self.width, dtype=torch.long)
-        for rows, words, _ in self._ranks:
+        for rows, words, _ in self.ranks:
             counts[rows, words] += 1
         return counts
 
@@ -180,7 +180,7 @@ class Words:
         assert marks is not None
         marks = marks.cpu()
         kept = self.pieces > 0
-        for rows, words, places in self._ranks:
+        for rows, words, places in self.ranks:
             kept[rows, words] &= marks[rows, places]
         return kept
 
@@ -220,15 +220,15 @@ class Words:
 
     def _gather_here(self) -> _Gather:
         row, word = self.places
-        if self.pooling != "mean" or len(self._ranks) <= 1:  # one sub-word stands for its word
+        if self.pooling != "mean" or len(self.ranks) <= 1:  # one sub-word stands for its word
             chosen = torch.zeros(self.counted.shape, dtype=torch.long)
-            for rows, words, places in self._ranks[:1] if self.pooling == "first" else self._ranks:
+            for rows, words, places in self.ranks[:1] if self.pooling == "first" else self.ranks:
                 chosen[rows, words] = places
             return _Gather((row, chosen[row, word]), [], None)
         number = torch.full(self.counted.shape, -1)
         number[row, word] = torch.arange(len(row))
         found: list[tuple[Tensor, Tensor, Tensor]] = []
-        for rows, words, places in self._ranks:
+        for rows, words, places in self.ranks:
             target = number[rows, words]
             kept = target >= 0
             found.append((target[kept], rows[kept], places[kept]))
@@ -247,6 +247,43 @@ class Words:
             result /= gather.pieces
         return result
 
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """What collectors work out of this batch once for all of them, by name."""
+        return {}
+
+    def by_query(self, weights: Tensor) -> Tensor:
+        """Attention of words on tokens, [B, W, H, T] in float32: weights [B, H, T, T], mean over a query's sub-words.
+
+        Rows of words that do not count are zero.
+        """
+        size, heads, length, keys = weights.shape
+        flat = weights.transpose(1, 2).reshape(size * length, heads * keys)
+        first, later, share = self._query_places(weights.device)
+        result = flat.index_select(0, first).float()
+        for target, source in later:  # each word at most once, so the order of its sum is fixed
+            result.index_add_(0, target, flat.index_select(0, source).float())
+        result *= share[:, None]
+        return result.view(size, self.width, heads, keys)
+
+    def _query_places(self, device: torch.device) -> tuple[Tensor, list[tuple[Tensor, Tensor]], Tensor]:
+        """Flat places of every word's first sub-word; of the later ones, with the word; 1 / sub-words (0 for words that
+        do not count, whose place is the row's first token). Made once."""
+        key = f"query places on {device}"
+        if key not in self.shared:
+            size, length = self.index.shape
+            place = torch.zeros(size, self.width, dtype=torch.long)
+            for rows, words, places in self.ranks[:1]:
+                place[rows, words] = places
+            first = (torch.arange(size)[:, None] * length + place).flatten().to(device)
+            later = [
+                ((rows * self.width + words).to(device), (rows * length + places).to(device))
+                for rows, words, places in self.ranks[1:]
+            ]
+            share = torch.where(self.counted, 1 / self.pieces.clamp(min=1), 0.0).flatten().to(device)
+            self.shared[key] = first, later, share
+        return self.shared[key]
+
     def patterns(self, weights: Tensor) -> Tensor:
         """Attention between words, [B, H, W, W] in float32, from weights [B, H, T, T] between sub-words.
 
@@ -254,17 +291,17 @@ class Words:
         count are zero; weights on special tokens are in no column.
         """
         size, heads, queries, _ = weights.shape
-        if not self._ranks:
+        if not self.ranks:
             return weights.new_zeros(size, heads, self.width, self.width, dtype=torch.float32)
         place = torch.zeros(self.counted.shape, dtype=torch.long)
-        rows, words, places = self._ranks[0]
+        rows, words, places = self.ranks[0]
         place[rows, words] = places
         place = place.to(weights.device)
         by_key = weights.gather(3, place[:, None, None, :].expand(size, heads, queries, self.width)).float()
-        for rows, words, places in self._ranks[1:]:
+        for rows, words, places in self.ranks[1:]:
             by_key[rows, :, :, words] += weights[rows, :, :, places].float()
         result = by_key.gather(2, place[:, None, :, None].expand(size, heads, self.width, self.width))
-        for rows, words, places in self._ranks[1:]:
+        for rows, words, places in self.ranks[1:]:
             result[rows, :, words] += by_key[rows, :, places]
         share = torch.where(self.counted, 1 / self.pieces.clamp(min=1), 0.0).to(result.device)
         result *= share[:, None, :, None]
@@ -274,7 +311,7 @@ class Words:
     def to_queries(self, mass: Tensor) -> Tensor:
         """A number per sub-word query, [B, H, T], averaged over the sub-words of each counted word: [B, H, W]."""
         result = mass.new_zeros(*mass.shape[:2], self.width, dtype=torch.float32)
-        for rows, words, places in self._ranks:
+        for rows, words, places in self.ranks:
             result[rows, :, words] += mass[rows, :, places].float()
         pieces = self.pieces.clamp(min=1).to(result.device)
         return (result / pieces[:, None]).masked_fill(~self.counted.to(result.device)[:, None], 0)

@@ -187,6 +187,8 @@ def pattern_beside(
     Follows the arguments of `scaled_dot_product_attention`: softmax(scale · q kᵀ + bias), masked.
     """
     batch, heads, length, width = query.shape
+    if not heads:  # a layer that has lost all its heads
+        return query.new_zeros(batch, 0, length, key.shape[2])
     groups = heads // key.shape[1]
     scale = 1 / math.sqrt(width) if scaling is None else scaling
     grouped = (query * scale).unflatten(1, (key.shape[1], groups))  # [B, Hkv, G, T, dh]

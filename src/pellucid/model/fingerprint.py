@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pellucid.model.fewer_heads import held
+
 _WHOLE = 1 << 20  # elements of a tensor that are hashed one by one; of larger ones a sample and the sum
 _SAMPLE = 1 << 16
 
@@ -25,6 +27,9 @@ def fingerprint(module: nn.Module, tokenizer: Any) -> str:
         left_out = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "_attn_implementation"}
         settings = {name: value for name, value in config.to_dict().items() if name not in left_out}
         digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
+    fewer = held(module)
+    if fewer is not None and fewer.reason:  # what the configuration does not say
+        digest.update(json.dumps(fewer.to_json(), sort_keys=True).encode())
     for name, tensor in sorted(module.state_dict().items()):
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         for part in _content(tensor.detach()):

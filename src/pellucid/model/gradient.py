@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+Layer = Callable[[Tensor], Tensor]
 
 
 class _Swap(torch.autograd.Function):
@@ -38,47 +40,70 @@ def exactly(value: Tensor, *, gradient_of: Tensor) -> Tensor:
     return swapped
 
 
-class _Head(torch.autograd.Function):
-    """A linear layer with fixed weights, whose gradient is computed only for rows and scores that have any."""
+class _Linear(torch.autograd.Function):
+    """What `layer` gives for rows, with fixed weights [out, in]; gradients are computed only for rows that have any.
+
+    In a head over a vocabulary (`scores`) it is computed only for scores that have any, too.
+    """
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx: Any, states: Tensor, weight: Tensor, layer: Layer, scores: bool) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx.save_for_backward(weight)
-        return nn.functional.linear(states, weight, bias)
+        ctx.scores = scores
+        return layer(states)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (weight,) = ctx.saved_tensors
-        flat = grad.flatten(0, -2)
-        rows = flat.any(dim=1).nonzero()[:, 0]
-        used = flat[rows]
-        scores = used.any(dim=0).nonzero()[:, 0]
-        few = 4 * len(scores) < len(weight)  # a logit, not a log-probability, which all scores enter
-        product = used[:, scores] @ weight[scores] if few else used @ weight
-        states = flat.new_zeros(flat.shape[0], weight.shape[1]).index_copy(0, rows, product)
-        return states.unflatten(0, grad.shape[:-1]), None, None
+        if not ctx.scores and bool(grad[:, 0].all()):  # most often all rows have a gradient, and one column tells
+            return grad @ weight, None, None, None
+        rows = grad.any(dim=1).nonzero()[:, 0]
+        if not ctx.scores and 4 * len(rows) > 3 * len(grad):
+            return grad @ weight, None, None, None
+        used = grad[rows]
+        if ctx.scores:
+            scores = used.any(dim=0).nonzero()[:, 0]
+            few = 4 * len(scores) < len(weight)  # a logit, not a log-probability, which all scores enter
+            used, weight = (used[:, scores], weight[scores]) if few else (used, weight)
+        return grad.new_zeros(len(grad), weight.shape[1]).index_copy(0, rows, used @ weight), None, None, None
 
 
 @contextmanager
-def sparse_head(network: nn.Module) -> Generator[None]:
-    """For a while, gradients pass a language model's head only where scores were used: mostly at one token of a text.
+def sparse(network: nn.Module) -> Generator[None]:
+    """For a while, gradients pass linear layers only at tokens that have any, and a head only where scores were used.
 
-    The head's weights must take no gradients themselves.
+    A token of a text that only grows leaves later ones without a gradient, and the last block of an encoder is read at
+    one token. Weights must take no gradients themselves. On accelerators, where looking costs a wait, the head alone.
     """
     find: Any = getattr(network, "get_output_embeddings", None)
     head: Any = find() if find is not None else None
-    if type(head) is not nn.Linear or "forward" in vars(head):
-        yield
-        return
-
-    def forward(states: Tensor) -> Tensor:
-        if states.requires_grad and not head.weight.requires_grad:
-            return _Head.apply(states, head.weight, head.bias)  # pyright: ignore[reportReturnType]
-        return nn.functional.linear(states, head.weight, head.bias)
-
-    module: Any = head
-    module.forward = forward
+    on_cpu = [module for module in network.modules() if module is not head and _device(module) == "cpu"]
+    changed: list[Any] = []
     try:
+        for module in (*on_cpu, *([head] if head is not None else [])):
+            turned = type(module).__name__ == "Conv1D"  # GPT-2's layers keep their weights as [in, out]
+            if (type(module) is nn.Linear or turned) and "forward" not in vars(module):
+                changed.append(module)
+                changed[-1].forward = _sparsely(module, turned, scores=module is head)
         yield
     finally:
-        del module.forward
+        for module in changed:
+            del module.forward
+
+
+def _sparsely(module: Any, turned: bool, *, scores: bool) -> Layer:
+    plain: Layer = module.forward
+
+    def forward(states: Tensor) -> Tensor:
+        if not states.requires_grad or module.weight.requires_grad:
+            return plain(states)
+        weight = module.weight.T if turned else module.weight
+        rows: Any = _Linear.apply(states.flatten(0, -2), weight, plain, scores)
+        return rows.unflatten(0, states.shape[:-1])  # outside of the function, so that models may change it in place
+
+    return forward
+
+
+def _device(module: nn.Module) -> str:
+    weight: Any = getattr(module, "weight", None)
+    return weight.device.type if isinstance(weight, Tensor) else ""

@@ -20,6 +20,7 @@ import transformers
 from torch import nn
 
 from pellucid.errors import ModelError, OutOfMemory, listing
+from pellucid.model import fewer_heads
 from pellucid.model.attention import uses_interface
 
 HEADS: dict[str, str] = {
@@ -34,6 +35,9 @@ HEADS: dict[str, str] = {
 """Heads that a model may be opened with, and transformers' class for each."""
 
 _TOKENIZER_FILES = ("tokenizer.json", "vocab*", "*.model", "*.spm", "merges.txt", "tekken.json")
+
+_WHOLE: dict[str, Any] = {"missing_keys": []}
+"""What transformers would tell of a network whose weights are all there."""
 
 SETTINGS = {"fused": "sdpa", "eager": "eager"}
 """transformers' name for each of our attention settings."""
@@ -131,9 +135,16 @@ def open_source(
         "use_safetensors": None if allow_pickle else True,
         "trust_remote_code": False,
     }
+    fewer = fewer_heads.read(source) if isinstance(source, Path) else None
     with _plain_errors(name), quiet():
-        module, info = cls.from_pretrained(source, output_loading_info=True, **options)
+        if fewer is not None and fewer.reason and isinstance(source, Path):
+            kind, setting = options["dtype"], options["attn_implementation"]
+            module, info = fewer_heads.build(cls, config, source, fewer, dtype=kind, attention=setting), _WHOLE
+        else:
+            module, info = cls.from_pretrained(source, output_loading_info=True, **options)
         module = module.to(device)
+    if fewer is not None:
+        fewer_heads.hold(module, fewer)
     notes.extend(_check_complete(module, info["missing_keys"], name, chosen, new_head=new_head))
     if tokenizer is None:
         tokenizer, reason = _open_tokenizer(source)

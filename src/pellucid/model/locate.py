@@ -248,6 +248,7 @@ def _norm_of(span: Span, value: Tensor) -> Call | None:
             call.input is not None
             and call.input.dim() == 3
             and isinstance(call.output, Tensor)
+            and _fits(call.output, span)
             and not list(call.module.children())
         ):
             entering = span.layout.read(call.input, value.shape[0], None)

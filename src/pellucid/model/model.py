@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property, partial
@@ -15,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pellucid.errors import EditError, ModelError, OutOfMemory, TextError, listing
+from pellucid.errors import EditError, ModelError, TextError, listing
+from pellucid.model import fewer_heads
 from pellucid.model.batch import Batch
 from pellucid.model.edits import Edit
 from pellucid.model.fingerprint import fingerprint
@@ -23,6 +23,7 @@ from pellucid.model.frame import Frame, Wiring
 from pellucid.model.generate import generate
 from pellucid.model.hooks import Recorder, Reduce
 from pellucid.model.loading import SETTINGS, Opened, open_object, open_source
+from pellucid.model.memory import told_memory
 from pellucid.model.run import Generation, Run
 from pellucid.model.sites import Site, expand, single
 from pellucid.model.starting import Start, Starts
@@ -111,6 +112,9 @@ class Model:
             torch.manual_seed(seed)
             setting = hf.config._attn_implementation
             fresh = type(hf)._from_config(deepcopy(hf.config), attn_implementation=setting, dtype=hf.dtype)
+        fewer = fewer_heads.held(hf)
+        if fewer is not None:
+            fewer_heads.settle(fresh, fewer, {name: tuple(weight.shape) for name, weight in hf.named_parameters()})
         opened = Opened(
             fresh.to(hf.device).eval(),
             model.tokenizer,
@@ -247,7 +251,12 @@ class Model:
                 arguments["logits_to_keep"] = 1
             recorder = self._recorder(frame, sites, edits, gradients=gradients, reduce=reduce)
             left_out = self._starts.skipped(() if whole else begun)
-            with left_out, recorder.installed(self.attention), torch.set_grad_enabled(gradients), self._memory(frame):
+            with (
+                left_out,
+                recorder.installed(self.attention),
+                torch.set_grad_enabled(gradients),
+                told_memory(frame, self.device),
+            ):
                 output = self._forward(arguments)
             note = f"whole passes, not from {listing(begun)} on: {whole}" if whole else ""
             return Run(recorder.taken()[-1], given if isinstance(given, Batch) else None, output, note)
@@ -277,7 +286,7 @@ class Model:
         with self._lock:
             arguments, frame = self._arguments(given)
             recorder = self._recorder(frame, sites, edits, generating=True, reduce=reduce)
-            with recorder.installed(self.attention), self._memory(frame):
+            with recorder.installed(self.attention), told_memory(frame, self.device):
                 return generate(
                     self,
                     recorder,
@@ -392,33 +401,9 @@ class Model:
                     f"Gradients with respect to {site} cannot be had: {self._survey.located.read_only[site]}."
                 )
 
-    @contextmanager
-    def _memory(self, frame: Frame) -> Generator[None]:
-        """Running out of memory, as a sentence that says what to do."""
-        try:
-            yield
-        except (RuntimeError, MemoryError) as error:
-            if not ran_out(error):
-                raise
-            raise OutOfMemory(self._memory_message(frame)) from error
-
-    def _memory_message(self, frame: Frame) -> str:
-        lengths = [real.shape[1] for real in frame.real.values()]
-        shape = f"{frame.size} × {max(lengths)} tokens" if lengths else f"{frame.size} inputs"
-        return (
-            f"{self.device} ran out of memory on a batch of {shape}; use a smaller batch, shorter text or fewer "
-            "sites, or reduce=…"
-        )
-
 
 def _several(edits: Edit | Iterable[Edit]) -> list[Edit]:
     return [edits] if isinstance(edits, Edit) else list(edits)
-
-
-def ran_out(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on an accelerator or on the machine."""
-    told = ("not enough memory", "out of memory", "can't allocate memory", "Cannot allocate memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in told)
 
 
 def _random_again(trained: Callable[..., Model], seed: int, *, device: str | torch.device | None) -> Model:

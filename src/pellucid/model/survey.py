@@ -159,16 +159,20 @@ def _prove(
         )
     values = recorder.steps[-1]
     located = _guarded(located, recorder.changed_in_place())
+    empty = [site for site in sites if site.per_head and site in values and not values[site].shape[1]]
     located = replace(
         located,
         missing={
             **located.missing,
             **{str(s): "it never passed in the probe" for s in sites if s not in values},
+            **dict.fromkeys(map(str, empty), "all heads of this layer were removed"),
         },
     )
-    seen = tuple(site for site in sites if site in values)
-    patterns = [value for site, value in values.items() if site.kind == "pattern" and site.stack is None]
+    seen = tuple(site for site in sites if site in values and site not in empty)
+    patterns = [values[site] for site in seen if site.kind == "pattern" and site.stack is None]
     causal = bool(patterns) and all(not pattern.triu(1).any() for pattern in patterns)
+    if empty and not patterns and not encoder_decoder:  # no pattern is left to tell: the modules still say it
+        causal = any(getattr(part, "is_causal", False) is True for part in module.modules())
     return Survey(located, seen, {site: _size(site, values[site]) for site in seen}, causal)
 
 

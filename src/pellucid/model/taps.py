@@ -38,7 +38,8 @@ class Layout:
             value = value[:, :length]
         if self.heads is None:
             return value
-        return value.view(value.shape[0], value.shape[1], self.heads, -1).transpose(1, 2)
+        width = value.shape[2] // max(self.heads, 1)  # a layer may have lost all its heads
+        return value.view(value.shape[0], value.shape[1], self.heads, width).transpose(1, 2)
 
     def write(self, value: Tensor, native: Tensor, batch: int) -> Tensor:
         """The inverse of `read`: `value` in the native layout, with any cropped tail of `native` put back."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from pellucid.report.html import number
 from pellucid.report.page import Written, page
-from pellucid.report.section import Section
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
 from pellucid.views.attribution_parts import completeness, percent
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 PAGE, NAME = "attribution.html", "attribution"
 MOST_ROWS = 20
-CAPTION = "Each number is a part of the target's change from baseline to text; colours are centred on zero."
+_SCORES = {"baseline": "at the baseline"}
 READING = (
     "An attribution shares the change of the target's score, from the baseline to the text, among tokens or places. It "
     "says what this score was computed from on this one text, not what would happen if a token were another one, and "
@@ -43,7 +42,7 @@ def write_attribution(folder: Path, result: Attribution, *, command: str) -> Pat
         result.save_table(work / "tables" / f"{NAME}.csv")
         sheet = Sheet(work, command)
         figure = result.plot(width=WIDTH)
-        sheet.figure(figure, name=NAME, caption=CAPTION, alt=alt_text(result))
+        sheet.figure(figure, name=NAME, caption=caption(result), alt=alt_text(result))
         for kind in ("pdf", "png"):
             (work / "figures" / f"{NAME}.{kind}").write_bytes(figure_bytes(figure, kind))
         told = Sheet(work, command)
@@ -58,7 +57,7 @@ def write_attribution(folder: Path, result: Attribution, *, command: str) -> Pat
         tables.files += [f"tables/{NAME}.csv", "result.json", "arrays.safetensors", "command.txt"]
         sheet.files += [f"figures/{NAME}.{kind}" for kind in ("pdf", "png")]
         written = [
-            Written(Section(title, 0, explanation, render=_nothing), each, None)
+            Written.filled(title, explanation, each)
             for title, explanation, each in (
                 ("What made the prediction", "Every token's part in each target, by each method.", sheet),
                 ("The text", "The same numbers on the text itself.", told),
@@ -72,15 +71,23 @@ def write_attribution(folder: Path, result: Attribution, *, command: str) -> Pat
     return folder / PAGE
 
 
+def caption(result: Attribution) -> str:
+    """What the numbers of a figure are."""
+    compared = "baseline" in result.targets.columns
+    told = "a part of the target's change from baseline to text" if compared else "for the text as it is"
+    return f"Each number is {told}; colours are centred on zero."
+
+
 def show_scores(sheet: Sheet, result: Attribution) -> None:
     """The targets with their scores, and the strongest places where there are several."""
-    columns = {name: column.tolist() for name, column in result.targets.columns.items()}
+    log = result.provenance.arguments.get("log")
+    columns = {_SCORES.get(name, name): column.tolist() for name, column in result.targets.columns.items()}
     sheet.table(
-        ["target", "score", "at the baseline", "change"],
-        list(zip(columns["target"], columns["score"], columns["baseline"], columns["change"], strict=True)),
-        caption="Scores are logits unless the target says otherwise.",
+        list(columns),
+        list(zip(*columns.values(), strict=True)),
+        caption="Scores are log-probabilities." if log else "Scores are logits unless the target says otherwise.",
         name="targets",
-        right=["score", "at the baseline", "change"],
+        right=list(columns)[1:],
     )
     if len(result.axes["place"]) > 1:
         heads = ["method", "target", "place", "sum over tokens", "sum of sizes", "strongest token"]
@@ -148,7 +155,3 @@ def alt_text(result: Attribution) -> str:
         f"Attributions by {sizes['measure']} method(s) for {sizes['target']} target(s) at {sizes['place']} place(s) of "
         f"{sizes['token']} tokens."
     )
-
-
-def _nothing(*_: object) -> None:
-    """Sections of this page are written before they are put together."""

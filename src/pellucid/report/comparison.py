@@ -11,7 +11,6 @@ import numpy as np
 from pellucid.report.cells import beside
 from pellucid.report.html import number
 from pellucid.report.page import Written, page
-from pellucid.report.section import Section
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
 
@@ -136,20 +135,15 @@ def write_comparison(
             measure = str(result.axes["measure"][0])
             sheet = Sheet(work, command)
             show_grid(sheet, result, name=_file(measure))
-            section = Section(measure, 0, result.measures[measure] + ".", render=_nothing)
-            written.append(Written(section, sheet, None))
+            written.append(Written.filled(measure, result.measures[measure] + ".", sheet))
         for result in tests:
             sheet = Sheet(work, command)
             _show_test(sheet, result)
             explanation = "How often documents that have nothing to do with each other look as alike as these."
-            written.append(Written(Section("p-values", 0, explanation, render=_nothing), sheet, None))
+            written.append(Written.filled("p-values", explanation, sheet))
         (work / "comparison.html").write_text(page(title, about, notes, written), encoding="utf-8")
         (work / "command.txt").write_text(command + "\n", encoding="utf-8", errors="replace")
     return folder / "comparison.html"
-
-
-def _nothing(*_: object) -> None:
-    """Sections of a comparison are written before they are put together."""
 
 
 def _file(measure: str) -> str:

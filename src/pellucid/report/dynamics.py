@@ -11,7 +11,6 @@ from pellucid.report.cells import beside
 from pellucid.report.comparison import show_grid
 from pellucid.report.html import number, share
 from pellucid.report.page import Written, page
-from pellucid.report.section import Section
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
 
@@ -57,7 +56,7 @@ def write_dynamics(
         def add(heading: str, explanation: str, show: Callable[[Sheet], None]) -> None:
             sheet = Sheet(work, command)
             show(sheet)
-            written.append(Written(Section(heading, 0, explanation, render=_nothing), sheet, None))
+            written.append(Written.filled(heading, explanation, sheet))
 
         for curve in learned.curves:
             add(
@@ -95,10 +94,6 @@ _HEADS = (
     "What each head looks at in one sentence. In each small picture a row is a token that looks, a column one that is "
     "looked at."
 )
-
-
-def _nothing(*_: object) -> None:
-    """Sections of this page are written before they are put together."""
 
 
 def _measure(result: Result) -> str:

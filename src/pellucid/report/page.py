@@ -21,10 +21,19 @@ class Written:
     sheet: Sheet
     absent: str | None
 
+    @staticmethod
+    def filled(title: str, explanation: str, sheet: Sheet) -> Written:
+        """A section of a page of its own, whose sheet is filled already."""
+        return Written(Section(title, 0, explanation, render=_done), sheet, None)
+
     @property
     def anchor(self) -> str:
         """The section's name in addresses."""
         return anchor(self.section.title)
+
+
+def _done(*_: object) -> None:
+    """There is nothing left to render."""
 
 
 def anchor(title: str) -> str:

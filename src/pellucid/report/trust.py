@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pellucid.report.cells import beside
 from pellucid.report.html import element, joined
 from pellucid.report.page import Written, page
-from pellucid.report.section import Section
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
 
@@ -91,13 +90,9 @@ def write_trust(folder: Path, result: Trust, *, title: str, command: str) -> Pat
         show_trust(sheet, result)
         (work / "figures" / "trust.png").write_bytes(figure_bytes(result.plot(), "png"))
         sheet.files.append("figures/trust.png")
-        section = Section("Whether to believe the attributions", 0, EXPLANATION, render=_nothing)
+        section = Written.filled("Whether to believe the attributions", EXPLANATION, sheet)
         about = "Which methods of attribution can be believed for this model, and how far."
-        text = page(title, about, (), [Written(section, sheet, None)])
+        text = page(title, about, (), [section])
         (work / "trust.html").write_text(text, encoding="utf-8")
         (work / "command.txt").write_text(command + "\n", encoding="utf-8", errors="replace")
     return folder / "trust.html"
-
-
-def _nothing(*_: object) -> None:
-    """The section is written before the page is put together."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pellucid.report.html import number
 from pellucid.studies.qa_measures import Array, Mean
-from pellucid.studies.qa_tables import ENDS, PARTS, Study, difference
+from pellucid.studies.qa_tables import ENDS, PARTS, Measured, Question, Study
 
 VERDICTS = {True: "stands", False: "does not stand", None: "cannot be told from these questions"}
 FEWEST = 5
@@ -46,91 +45,129 @@ def judged(mean: Mean | None, wanted: int) -> bool | None:
     return False if bool((signs == -wanted).any()) else None
 
 
-def told(mean: Mean | None, names: Sequence[str] = ENDS) -> str:
+def told(mean: Mean | None, names: Sequence[str] = ENDS) -> list[str]:
     """Means with their intervals, one for each name."""
     if mean is None:
-        return "no questions"
-    values: Array = np.atleast_1d(mean.value)
+        return ["no questions" for _ in names]
     parts: list[str] = []
-    for place, name in enumerate(names):
-        shown = f"{name} {_signed(float(values[place]))}"
+    for place in range(len(names)):
+        shown = _short(np.atleast_1d(mean.value)[place])
         if mean.low is not None and mean.high is not None:
-            low, high = (float(np.atleast_1d(end)[place]) for end in (mean.low, mean.high))
-            shown += f" ({_signed(low)} to {_signed(high)})"
+            low, high = (_short(np.atleast_1d(end)[place]) for end in (mean.low, mean.high))
+            shown += f" ({low} to {high})"
         parts.append(shown)
-    return "; ".join(parts)
+    return parts
 
 
-def _signed(value: float) -> str:
-    shown = number(value, digits=2)
-    return f"+{shown}" if value > 0 and not shown.startswith("<") else shown
+def _short(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def _plainly(mean: Mean | None, place: int) -> str:
+    return "no questions" if mean is None else _short(np.atleast_1d(mean.value)[place])
+
+
+Read = Callable[[Question], Array]
+Chosen = Callable[[Question], bool]
+
+
+def _beside(study: Study, claim: str, rule: str, first: Read, second: Read, word: str) -> Claim:
+    """A claim that one number lies above another, at both ends."""
+    means = [study.mean(first), study.mean(second)]
+    mean = study.mean(lambda one: first(one) - second(one))
+    found = [
+        f"{end} {_plainly(means[0], place)}, {word} {_plainly(means[1], place)}: difference {shown}"
+        for place, (end, shown) in enumerate(zip(ENDS, told(mean), strict=True))
+    ]
+    return Claim(claim, rule, "; ".join(found), judged(mean, 1))
+
+
+def _with_depth(
+    study: Study,
+    claim: str,
+    what: str,
+    read: Callable[[Measured], Array],
+    wanted: int,
+    *,
+    names: Sequence[str] = ENDS,
+    chosen: Chosen = lambda _: True,
+) -> Claim:
+    """A claim that something [names, places] grows (1) or shrinks (−1) with depth, and more so than without learning.
+
+    What a random network shows too comes from the architecture: the higher a layer, the less is left to be mixed.
+    """
+    last = max(1, len(study.places) - 2)
+
+    def change(one: Measured) -> Array:
+        return read(one)[:, last] - read(one)[:, 0]
+
+    ends = [study.mean(lambda one, at=at: read(one.trained)[:, at], chosen) for at in (0, last)]
+    own = study.mean(lambda one: change(one.trained), chosen)
+    random = study.mean(lambda one: change(one.random), chosen)
+    learned = study.mean(lambda one: change(one.trained) - change(one.random), chosen)
+    found = [
+        f"{name} {_plainly(ends[0], place)} → {_plainly(ends[1], place)}, change {shown}; random network "
+        f"{_plainly(random, place)}, beyond it {beyond}"
+        for place, (name, shown, beyond) in enumerate(zip(names, told(own, names), told(learned, names), strict=True))
+    ]
+    rule = (
+        f"Change of {what} from the input to {study.places[last]}, the last layer but one: its interval lies "
+        f"{'above' if wanted > 0 else 'below'} zero, and still does with a random network's change taken off."
+    )
+    both = {judged(own, wanted), judged(learned, wanted)}
+    return Claim(claim, rule, "; ".join(found), False if False in both else None if None in both else True)
 
 
 def _reading(study: Study) -> Claim:
-    mean = study.mean(lambda one: difference(one.trained.spread, one.random.spread)[:, 0])
-    return Claim(
+    return _beside(
+        study,
         "The answer is found by reading other tokens than its own.",
         "Spread over tokens at the input, less that in a network with random weights, where a place rests mostly on "
         "its own token: the intervals of both ends lie above zero.",
-        told(mean),
-        judged(mean, 1),
+        lambda one: np.array(one.trained.spread)[:, 0],
+        lambda one: np.array(one.random.spread)[:, 0],
+        "random network",
     )
-
-
-def _last(study: Study) -> int:
-    """The last layer but one: in the last, the answer's ends are read at their own token alone, in every network."""
-    return max(1, len(study.places) - 2)
 
 
 def _deeper(study: Study) -> Claim:
-    last = _last(study)
-    mean = study.mean(lambda one: np.array(one.trained.spread)[:, last] - np.array(one.trained.spread)[:, 0])
-    return Claim(
-        "Attribution gathers on fewer tokens with depth.",
-        f"Change of the spread from the input to {study.places[last]}, the last layer but one: both intervals below "
-        "zero.",
-        told(mean),
-        judged(mean, -1),
-    )
+    claim, what = "Attribution gathers on fewer tokens with depth.", "the spread over tokens"
+    return _with_depth(study, claim, what, lambda one: np.array(one.spread), -1)
 
 
 def _apart(study: Study) -> Claim:
-    last = _last(study)
-    mean = study.mean(
-        lambda one: one.trained.overlap[last] - one.trained.overlap[0], lambda one: len(set(one.ends)) > 1
-    )
-    return Claim(
-        "Start and end of an answer rest on the same words at first, and part with depth.",
-        f"Change from the input to {study.places[last]} of what the shares of both ends have in common, in answers of "
-        "several tokens: the interval lies below zero.",
-        told(mean, ("overlap",)),
-        judged(mean, -1),
+    return _with_depth(
+        study,
+        "Start and end of an answer rest less and less on the same tokens with depth.",
+        "what the shares of both ends have in common, in answers of several tokens,",
+        lambda one: np.array(one.overlap)[None],
+        -1,
+        names=("overlap",),
+        chosen=lambda one: len(set(one.ends)) > 1,
     )
 
 
 def _question(study: Study) -> Claim:
     part = PARTS.index("question")
-    mean = study.mean(lambda one: np.array(one.trained.parts)[:, 0, part] - one.frequency[part])
-    return Claim(
-        "Words of the question matter more than their number.",
-        "Share of the question's tokens at the input, less their share of all tokens: both intervals above zero.",
-        told(mean),
-        judged(mean, 1),
+    return _beside(
+        study,
+        "The question's words hold more of the attribution than their number gives them.",
+        "Share of the question's tokens at the input, less their share of all tokens: both intervals lie above zero.",
+        lambda one: np.array(one.trained.parts)[:, 0, part],
+        lambda one: np.repeat(one.frequency[part], len(ENDS)),
+        "share of tokens",
     )
 
 
 def _gathered(study: Study) -> Claim:
-    part, last = PARTS.index("answer"), _last(study)
-    mean = study.mean(
-        lambda one: np.array(one.trained.parts)[:, last, part] - np.array(one.trained.parts)[:, 0, part],
-        lambda one: bool(one.answered),
-    )
-    return Claim(
+    part = PARTS.index("answer")
+    return _with_depth(
+        study,
         "With depth, attribution moves to the answer's own tokens.",
-        f"Change of the share of the answer's tokens from the input to {study.places[last]}: both intervals lie above "
-        "zero.",
-        told(mean),
-        judged(mean, 1),
+        "the share of the answer's tokens",
+        lambda one: np.array(one.parts)[:, :, part],
+        1,
+        chosen=lambda one: bool(one.answered),
     )
 
 
@@ -148,7 +185,9 @@ def _wrong(study: Study) -> Claim:
     if right is None or wrong is None or min(count, len(study.questions) - count) < FEWEST:
         few = f"{count} right and {len(study.questions) - count} wrong answers: too few of one kind"
         return Claim(claim, rule, few, None)
-    found = f"right: {told(right)}; wrong: {told(wrong)}".replace("+", "")
+    kinds = [zip(ENDS, told(each), strict=True) for each in (right, wrong)]
+    shown = ["; ".join(f"{end} {mean}" for end, mean in kind) for kind in kinds]
+    found = f"right: {shown[0]}; wrong: {shown[1]}"
     if right.low is None or right.high is None or wrong.low is None or wrong.high is None:
         return Claim(claim, rule, found, None)
     above, below = wrong.low > right.high, wrong.high < right.low

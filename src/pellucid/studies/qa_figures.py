@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pellucid.report.html import Cell, interval, number
+from pellucid.report.html import Cell, interval
 from pellucid.studies.qa_measures import Mean
 from pellucid.studies.qa_tables import ENDS, PARTS, Example, Measured, Question, Study
 from pellucid.views.qa_maps import Line, answer_maps, feature_panels, layer_lines
@@ -115,7 +115,7 @@ def maps(study: Study, example: Example, question: Question) -> Figure:
         study.places,
         np.array(example.values),
         example.explained,
-        title=f"{question.asked} → {question.answered or '(none)'}      {first}, {second}",
+        title=f"{question.asked} → {question.answered or '(none)'}  ({first}, {second})",
     )
 
 
@@ -170,10 +170,10 @@ def part_rows(study: Study) -> list[tuple[str | Cell, ...]]:
 def _cell(mean: Mean | None, at: tuple[int, ...]) -> Cell:
     assert mean is not None
     value = float(mean.value[at])
-    return Cell(number(value), value)
+    return Cell(f"{value:.3f}", value)
 
 
 def _interval(mean: Mean | None, at: tuple[int, ...]) -> str:
     assert mean is not None
     low, high = (None if end is None else float(end[at]) for end in (mean.low, mean.high))
-    return interval(low, high)
+    return interval(None, None) if low is None or high is None else f"{low:.3f} to {high:.3f}"

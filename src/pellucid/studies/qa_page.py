@@ -2,58 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pellucid.report.html import number, share
-from pellucid.report.page import Written, page
-from pellucid.report.section import Section
 from pellucid.report.sheet import Sheet
-from pellucid.saving import whole_folder
 from pellucid.studies import qa_figures as figures
 from pellucid.studies.qa_claims import claims
 from pellucid.studies.qa_tables import ENDS, PARTS, Example, Question, Study, write
+from pellucid.studies.study_page import StudyPage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PAGE = "qa.html"
-SECTIONS: dict[str, str] = {
-    "What stands": "What was found about the answers, each claim judged by a stated rule.",
-    "All questions": "How many tokens and features an answer rests on at each layer, beside a network that has learned "
-    "nothing.",
-    "Where it lies": "How much of the attribution falls to the question, the answer, the rest of the text and special "
-    "tokens.",
-    "Right and wrong": "Answers that are right beside those that are wrong.",
-    "Single questions": "What start and end of an answer rest on, token by token and layer by layer.",
-    "The questions": "Every question with its answer and how spread out its attributions are.",
-}
-
 
 def write_page(study: Study, folder: str | Path, *, command: str | None = None) -> Path:
     """A new folder with qa.html, its tables and figures, and the numbers that it was drawn from."""
-    place = Path(folder)
-    with whole_folder(place) as work:
-        written: list[Written] = []
-        for (title, explanation), render in zip(SECTIONS.items(), _RENDER, strict=True):
-            sheet = Sheet(work, command)
-            render(sheet, study)
-            written.append(Written(Section(title, 0, explanation, render=_nothing), sheet, None))
-        name = study.facts["model"]["name"]
-        about = (
-            f"{name} answers questions ({study.facts['corpus']['name']}): what start and end of its answers rest on."
-        )
-        text = page("What answers rest on", about, _reading(study, command), written)
-        (work / PAGE).write_text(text, encoding="utf-8")
-        write(study, work)
-    return place / PAGE
-
-
-def _nothing(*_: object) -> None:
-    """Sections of this page are written before they are put together."""
+    facts = study.facts
+    asked = f"{len(study.questions):,} questions ({facts['corpus']['name']})"
+    about = f"{facts['model']['name']} answers {asked}: what the start and the end of its answers rest on."
+    return _PAGE.write(study, folder, about=about, reading=_reading(study, command), command=command)
 
 
 def _reading(study: Study, command: str | None) -> list[str]:
@@ -96,7 +66,7 @@ def _claims(sheet: Sheet, study: Study) -> None:
         assert spread is not None
         trained, random = (number(float(value)) for value in spread.value)
         sheet.highlight(f"spread over tokens, {end}", trained, chance=f"random network {random}, at most 1")
-    sheet.note(f"The largest completeness error of a question is {number(error)} of the change that is explained.")
+    sheet.note(f"Sums miss the change that is explained by at most {error:.1%}, whichever the question.")
 
 
 def _all(sheet: Sheet, study: Study) -> None:
@@ -191,4 +161,22 @@ def _listed(sheet: Sheet, study: Study) -> None:
     sheet.note(f"Parts: {', '.join(PARTS)}. Every number is in numbers.json.")
 
 
-_RENDER: Sequence[Callable[[Sheet, Study], None]] = (_claims, _all, _where, _right, _single, _listed)
+_PAGE: StudyPage[Study] = StudyPage(
+    "qa.html",
+    "What answers rest on",
+    {
+        "What stands": ("What was found about the answers, each claim judged by a stated rule.", _claims),
+        "All questions": (
+            "How many tokens and features an answer rests on at each layer, beside a network that has learned nothing.",
+            _all,
+        ),
+        "Where it lies": (
+            "How much of the attribution falls to the question, the answer, the rest of the text and special tokens.",
+            _where,
+        ),
+        "Right and wrong": ("Answers that are right beside those that are wrong.", _right),
+        "Single questions": ("What start and end of an answer rest on, token by token and layer by layer.", _single),
+        "The questions": ("Every question with its answer and how spread out its attributions are.", _listed),
+    },
+    write,
+)

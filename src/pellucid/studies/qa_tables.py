@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -95,11 +95,6 @@ class Study:
             return None
         values: Array = np.array([read(question) for question in kept], dtype=np.float64)
         return mean_over(values, [question.document for question in kept])
-
-
-def difference(first: Sequence[Any], second: Sequence[Any]) -> Array:
-    """The difference of two nested lists of numbers of the same shape."""
-    return np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
 
 
 def write(study: Study, folder: Path) -> None:

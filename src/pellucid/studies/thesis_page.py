@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pellucid.report.html import number
-from pellucid.report.page import Written, page
-from pellucid.report.section import Section
 from pellucid.report.sheet import Sheet
-from pellucid.saving import whole_folder
 from pellucid.studies import thesis_figures as figures
 from pellucid.studies import thesis_published as published
 from pellucid.studies import thesis_rows as rows
+from pellucid.studies.study_page import StudyPage
 from pellucid.studies.thesis_chance import google_null
 from pellucid.studies.thesis_claims import claims
 from pellucid.studies.thesis_rows import Rows
 from pellucid.studies.thesis_tables import LAYOUTS, Study, write
 
-PAGE = "thesis.html"
-SECTIONS: dict[str, str] = {
-    "What stands": "Each claim of the thesis, judged by a stated rule from the numbers of this run.",
-    "The trainings": "How well both networks learned their task, beside the published scores and guessing.",
-    "What noise scores": "In the layout of the thesis, numbers that have nothing in common score high.",
-    "Tagger and language model": "Tables 1 and 2 of the thesis, beside chance and untrained networks, in both layouts.",
-    "Within the language model": "Figures 6, 7 and 10 of the thesis: which layers are alike.",
-    "While they learn": "Figures 8, 9 and 11 to 14 of the thesis: each epoch against the end, and epoch by epoch.",
-}
-
 
 def write_page(study: Study, folder: str | Path, *, command: str | None = None) -> Path:
     """A new folder with thesis.html, its tables and figures, and the numbers that it was drawn from."""
-    place = Path(folder)
-    with whole_folder(place) as work:
-        written: list[Written] = []
-        for (title, explanation), render in zip(SECTIONS.items(), _RENDER, strict=True):
-            sheet = Sheet(work, command)
-            render(sheet, study)
-            written.append(Written(Section(title, 0, explanation, render=_nothing), sheet, None))
-        about = f"{published.TITLE}: run again, with what chance and untrained networks give beside every number."
-        text = page("The thesis on SVCCA and CKA", about, _reading(study), written)
-        (work / PAGE).write_text(text, encoding="utf-8")
-        write(study, work)
-    return place / PAGE
-
-
-def _nothing(*_: object) -> None:
-    """Sections of this page are written before they are put together."""
+    about = f"{published.TITLE}: run again, with what chance and untrained networks give beside every number."
+    return _PAGE.write(study, folder, about=about, reading=_reading(study), command=command)
 
 
 def _reading(study: Study) -> list[str]:
@@ -173,4 +146,25 @@ def _learning(sheet: Sheet, study: Study) -> None:
     sheet.note("Every number behind these figures is in curves.json.")
 
 
-_RENDER: Sequence[Callable[[Sheet, Study], None]] = (_claims, _training, _noise, _between, _within, _learning)
+_PAGE: StudyPage[Study] = StudyPage(
+    "thesis.html",
+    "The thesis on SVCCA and CKA",
+    {
+        "What stands": ("Each claim of the thesis, judged by a stated rule from the numbers of this run.", _claims),
+        "The trainings": (
+            "How well both networks learned their task, beside the published scores and guessing.",
+            _training,
+        ),
+        "What noise scores": ("In the layout of the thesis, numbers that have nothing in common score high.", _noise),
+        "Tagger and language model": (
+            "Tables 1 and 2 of the thesis, beside chance and untrained networks, in both layouts.",
+            _between,
+        ),
+        "Within the language model": ("Figures 6, 7 and 10 of the thesis: which layers are alike.", _within),
+        "While they learn": (
+            "Figures 8, 9 and 11 to 14 of the thesis: each epoch against the end, and epoch by epoch.",
+            _learning,
+        ),
+    },
+    write,
+)

@@ -6,6 +6,7 @@ from pellucid.views.convergence import convergence_curves
 from pellucid.views.corpus_shares import corpus_shares
 from pellucid.views.curves import curves
 from pellucid.views.drawing import draw
+from pellucid.views.head_map import alignment_map, cluster_plane, function_map
 from pellucid.views.heat_map import heat_map
 from pellucid.views.interactive import (
     View,
@@ -27,9 +28,11 @@ from pellucid.views.units import unit_bars
 
 __all__ = [
     "View",
+    "alignment_map",
     "attribution_figure",
     "attribution_view",
     "bars",
+    "cluster_plane",
     "compare_view",
     "convergence_curves",
     "corpus_shares",
@@ -37,6 +40,7 @@ __all__ = [
     "draw",
     "figure_bytes",
     "figure_svg",
+    "function_map",
     "head_view",
     "heat_map",
     "learning_curves",

@@ -140,7 +140,7 @@ class Grid:
         ]
         cell = min(table.cell for table in self.tables)
         for table in self.tables:
-            table.cell = cell  # the last strip has no wider columns for having fewer
+            table.narrow(cell)  # the last strip has no wider columns for having fewer
         most = max(1, int(_TALLEST / max(table.height + _BETWEEN for table in self.tables)))
         sizes = [np.nansum(np.abs(values[:, start : start + count])) for start in range(0, total, count)]
         kept = sorted(np.argsort(-np.array(sizes), kind="stable")[:most].tolist())

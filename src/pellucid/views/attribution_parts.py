@@ -74,7 +74,9 @@ def told(result: Attribution, measure: Coordinate, target: Coordinate) -> str:
     """What a method's numbers for a target are, in a sentence or two."""
     row = result.place("target", target)
     columns = result.targets.columns
-    scores = f"its score is {_short(columns['score'][row])}, at the baseline {_short(columns['baseline'][row])}"
+    scores = f"its score is {_short(columns['score'][row])}"
+    if "baseline" in columns:
+        scores += f", at the baseline {_short(columns['baseline'][row])}"
     return f"{titled(result.measures[str(measure)])}. The target is {target}: {scores}."
 
 
@@ -85,8 +87,9 @@ def origin(result: Attribution) -> str:
     parts.append(f"{given['steps']} steps ({given['rule']})" if given.get("steps") else "")
     parts.append(completeness(result))
     parts.append(f"precision: {given['precision']}" if "precision" in given else "")
+    parts.append("scores are log-probabilities" if given.get("log") else "")
     noted = f" {titled(str(given['note']))}." if given.get("note") else ""
-    return "; ".join(part for part in parts if part) + "." + noted
+    return titled("; ".join(part for part in parts if part)) + "." + noted
 
 
 def completeness(result: Attribution) -> str:

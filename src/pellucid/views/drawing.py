@@ -12,10 +12,13 @@ from pellucid.views.bars import bars
 from pellucid.views.convergence import convergence_curves
 from pellucid.views.corpus_shares import corpus_shares
 from pellucid.views.curves import curves
+from pellucid.views.head_map import alignment_map, cluster_plane, function_map
 from pellucid.views.heat_map import heat_map
+from pellucid.views.importance_maps import importance_maps
 from pellucid.views.learning import learning_curves
 from pellucid.views.matches import match_curves
 from pellucid.views.position import surprise_curve
+from pellucid.views.pruning import pruning_figure
 from pellucid.views.similarity_map import similarity_map
 from pellucid.views.trust import trust_figure
 from pellucid.views.units import unit_bars
@@ -29,6 +32,12 @@ _MADE_FOR: dict[str, Callable[..., Figure]] = {
     "attribution.generation": attribution_figure,
     "attribution.over_corpus": corpus_shares,
     "attribution.trust": trust_figure,
+    "heads.alignment": alignment_map,
+    "heads.clusters": cluster_plane,
+    "heads.functions": function_map,
+    "heads.pruning": pruning_figure,
+    "heads.ablation": importance_maps,
+    "heads.importance": importance_maps,
     "neurons.selective": unit_bars,
     "overview.surprise": surprise_curve,
     "similarity.convergence": convergence_curves,

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CURVES, _ROW, _ACROSS = 2.5, 0.17, 3
+_CURVES, _ROW, _ACROSS = 2.5, 0.17, {1: 1, 2: 2, 4: 2}
+"""Inches of the curves and of a bar; panels side by side, three where nothing else is said."""
 _ARROWS = {
     "completeness": "completeness error (lower is better)",
     "infidelity": "infidelity (lower is better)",
@@ -24,7 +25,9 @@ _ARROWS = {
     "randomisation": "randomisation (near 0 is better)",
 }
 _LABELS = {"insertion": "share of tokens put in", "deletion": "share of tokens removed"}
-_DASHES = ("-", "--", ":", "-.")
+_DASHES: tuple[Any, ...] = ("-", (0, (4, 2.5)), (0, (1, 1.6)), (0, (6, 2, 1, 2)))
+_MARKS = "os^Dv*PX"
+_SHORT = 30
 _LONGEST = 22
 
 
@@ -34,7 +37,8 @@ def trust_figure(result: Result, *, width: float = WIDTH) -> Figure:
         raise ResultError(f"A figure of trust needs the axes measure and method; this has {list(result.axes)}.")
     measures, methods = ([str(item) for item in result.axes[name]] for name in ("measure", "method"))
     curves = [str(name) for name in result.tables["curves"].axes["curve"]] if "curves" in result.tables else []
-    down = -(-len(measures) // _ACROSS)
+    across = _ACROSS.get(len(measures), 3)
+    down = -(-len(measures) // across)
     heights = [*([_CURVES] if curves else []), *[0.75 + _ROW * len(methods)] * down]
     with house_style():
         figure = new_figure(width, 0.9 + sum(heights) + (0.16 * -(-len(methods) // 3) if curves else 0.0))
@@ -43,9 +47,9 @@ def trust_figure(result: Result, *, width: float = WIDTH) -> Figure:
             _curves(parts[0], result, curves, methods)
         chance: Any = None
         for row, part in enumerate(parts[1:] if curves else parts):
-            panels = part.subplots(1, _ACROSS, squeeze=False)[0]
+            panels = part.subplots(1, across, squeeze=False)[0]
             for column, axes in enumerate(panels):
-                place = row * _ACROSS + column
+                place = row * across + column
                 if place >= len(measures):
                     axes.set_axis_off()
                     continue
@@ -56,9 +60,25 @@ def trust_figure(result: Result, *, width: float = WIDTH) -> Figure:
         return settled(figure)
 
 
-def _colours(count: int) -> list[tuple[Any, str]]:
-    """A colour and a dash for every method; colours are used again with another dash."""
-    return [(COLOURS[at % len(COLOURS)], _DASHES[at // len(COLOURS) % len(_DASHES)]) for at in range(count)]
+def _strokes(count: int, points: int) -> list[dict[str, Any]]:
+    """A colour, a dash and a mark for every method.
+
+    Curves may lie on one another: those above have gaps through which the ones below are seen, and marks stand at
+    points of their own.
+    """
+    apart = max(2, min(count, points // 2))
+    return [
+        {
+            "color": COLOURS[at % len(COLOURS)],
+            "linestyle": _DASHES[at % len(_DASHES)],
+            "linewidth": 1.9 if at % len(_DASHES) == 0 else 1.4,
+            "marker": _MARKS[at % len(_MARKS)],
+            "markevery": (at % apart, apart),
+            "markersize": 4,
+            "zorder": 3 + at % len(_DASHES) / 10,
+        }
+        for at in range(count)
+    ]
 
 
 def _curves(part: Any, result: Result, curves: list[str], methods: list[str]) -> None:
@@ -73,18 +93,17 @@ def _curves(part: Any, result: Result, curves: list[str], methods: list[str]) ->
         )
         axes.plot(shares, random["score"][at], color=CHANCE, linewidth=1.0, zorder=1)
         lines: list[Any] = [
-            axes.plot(shares, table.columns["score"][at, which], color=colour, linestyle=dash, linewidth=1.3, zorder=3)[
-                0
-            ]
-            for which, (colour, dash) in zip(same, _colours(len(same)), strict=True)
+            axes.plot(shares, table.columns["score"][at, which], **stroke)[0]
+            for which, stroke in zip(same, _strokes(len(same), len(shares)), strict=True)
         ]
         handles = [*lines, band]
         axes.set_title(name, parse_math=False)
         axes.set_xlabel(_LABELS[name])
         grid_lines(axes, "y")
     panels[0].set_ylabel("score above the empty text")
-    named = [methods[which] + (f" and {len(more)} equal" if more else "") for which, more in same.items()]
-    part.legend(handles, [*named, "random orders (95%)"], loc="outside lower center", ncols=3)
+    named = [" = ".join(methods[each] for each in (which, *more)) for which, more in same.items()]
+    columns = 3 if max(map(len, named)) <= _SHORT else 2
+    part.legend(handles, [*named, "random orders (95%)"], loc="outside lower center", ncols=columns, handlelength=3)
 
 
 def _equal(scores: Any) -> dict[int, list[int]]:

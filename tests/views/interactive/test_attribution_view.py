@@ -46,6 +46,23 @@ def test_methods_targets_and_places_are_all_there_to_choose():
     assert not faults(view.figure())
 
 
+@pytest.mark.parametrize(
+    ("places", "heading"),
+    [
+        (["resid.0", "resid.1"], "Layer by layer"),
+        (["embed", "resid.0", "resid.1"], "Layer by layer"),
+        (["encoder.resid.0", "decoder.resid.1"], "Layer by layer"),
+        (["heads.0:1", "heads.1:0"], "Head by head"),
+        (["neurons.0:1", "neurons.0:17"], "Unit by unit"),
+        (["mlp.0", "attn.0"], "Place by place"),
+    ],
+)
+def test_a_map_says_what_its_rows_are(places, heading):
+    result = attribution(np.ones((1, 1, len(places), 10)), places=places)
+    (found,) = attribution_view(result).header["panels"][0]["text"]["maps"].values()
+    assert found["heading"] == heading
+
+
 def test_of_many_places_the_strongest_are_held():
     values = np.random.default_rng(0).normal(size=(1, 1, 300, 10))
     result = attribution(values, places=[f"neurons.0:{at}" for at in range(300)], by="unit")
@@ -60,6 +77,7 @@ def test_targets_at_one_place_are_a_map_too():
     result = drawn(targets=3)
     view = attribution_view(result)
     assert view.header["panels"][0]["text"]["maps"]["integrated_gradients"]["rows"] == ["class 0", "class 1", "class 2"]
+    assert view.header["panels"][0]["text"]["maps"]["integrated_gradients"]["heading"] == "Target by target"
     assert Held(view, 0).map("integrated_gradients") == pytest.approx(result.values[0, :, 0], abs=1e-6)
 
 

@@ -46,6 +46,20 @@ def test_a_token_without_a_value_has_no_colour():
     assert len([patch for patch in figure.axes[0].patches if patch.get_fill()]) == len(WORDS) - 1
 
 
+def names_above(figure):
+    """The tokens' names above the columns of tables."""
+    return [text for text in figure.axes[0].texts if text.get_fontsize() == 6.4 and text.get_ha() == "center"]
+
+
+def test_the_map_of_a_short_text_fills_the_width_and_that_of_a_longer_one_turns_its_names_up():
+    for words, upright in ((WORDS[:6], False), ([f"word{place}" for place in range(40)], True)):
+        figure = draw(text_view(words, map="norms", layers=3))
+        (image,) = [image for image in figure.axes[0].images if image.get_array().shape[0] == 3]
+        left, right = image.get_extent()[:2]
+        assert right - left > 0.8 * figure.get_size_inches()[0]
+        assert {text.get_rotation() for text in names_above(figure)} == {90.0 if upright else 0.0}
+
+
 def test_tables_show_their_numbers_and_what_comes_true():
     figure = draw(text_view(WORDS, layers=3))
     tables = [np.asarray(image.get_array()) for image in figure.axes[0].images if image.get_array().shape[0] == 3]
@@ -56,7 +70,7 @@ def test_tables_show_their_numbers_and_what_comes_true():
     predicted = np.arange(48).reshape(3, 8, 2)[:, :, 0] % 8
     true = [place for row in range(3) for place in range(7) if predicted[row, place] == place + 1]
     frames = [each for each in figure.axes[0].patches if not each.get_fill() and to_hex(each.get_edgecolor()) == ACCENT]
-    labels = [text.get_position()[0] for text in figure.axes[0].texts if text.get_rotation() == 90][-8:]
+    labels = [text.get_position()[0] for text in names_above(figure)][-8:]
     middles = [frame.get_x() + frame.get_width() / 2 for frame in frames]
     np.testing.assert_allclose(middles, [labels[place] for place in true])
     assert true
@@ -73,8 +87,7 @@ def test_right_to_left_text_runs_that_way():
     flow = [text for text in figure.axes[0].texts if text.get_fontsize() == 8.5]
     places = [text.get_position()[0] for text in flow]
     assert places == sorted(places, reverse=True)
-    labels = [text for text in figure.axes[0].texts if text.get_rotation() == 90]
-    assert [text.get_text() for text in sorted(labels, key=lambda text: text.get_position()[0])] == [
+    assert [text.get_text() for text in sorted(names_above(figure), key=lambda text: text.get_position()[0])] == [
         "שלוש",
         "שתיים",
         "אחת",

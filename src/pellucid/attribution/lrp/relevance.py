@@ -56,7 +56,7 @@ def sweep_lrp(asked: Asked, methods: Sequence[str]) -> Swept:
         parts.update({(method, number, site): part for (number, site), part in found.relevance.items()})
         shares.update({(method, number): one for number, one in enumerate(found.shares)})
         scores = found.scores
-    return Swept(tuple(asked.end), parts, torch.zeros_like(scores), scores, 0, len(methods), NOTICE, shares=shares)
+    return Swept(tuple(asked.end), parts, None, scores, 0, len(methods), NOTICE, shares=shares)
 
 
 @dataclass(frozen=True, eq=False)

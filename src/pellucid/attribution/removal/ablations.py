@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pellucid.attribution.attribution import BY, one_text
+from pellucid.attribution.attribution import one_text
 from pellucid.attribution.baselines import baseline as begun
 from pellucid.attribution.baselines import embedded
+from pellucid.attribution.computing import BY
 from pellucid.attribution.removal.groups import of_tokens
 from pellucid.attribution.removal.perturbation import scored
 from pellucid.attribution.removal.units import Removals, beginning, divisions, removing, replaced

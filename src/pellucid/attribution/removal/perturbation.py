@@ -21,7 +21,7 @@ from pellucid.attribution.removal.groups import Groups, grouped, of_tokens
 from pellucid.attribution.sweep import Asked, Key, Swept
 from pellucid.errors import AttributionError, OutOfMemory
 from pellucid.model import Edit
-from pellucid.model.model import ran_out
+from pellucid.model.memory import ran_out
 from pellucid.model.sites import Site
 
 if TYPE_CHECKING:

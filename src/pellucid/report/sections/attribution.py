@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pellucid.report.attribution import CAPTION, alt_text, largest, show_completeness
+from pellucid.report.attribution import alt_text, caption, largest, show_completeness
 from pellucid.report.html import number
 from pellucid.report.section import Section, Subject
 from pellucid.report.sections.sentence import LONGEST, chosen
@@ -52,7 +52,7 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
         sheet.text(row, _control(tokens, place))
     for result, name in ((tokens, "attribution"), (layers, "attribution-layers")):
         sheet.result(result, name=name)
-        sheet.figure(result.plot(width=WIDTH), name=name, caption=CAPTION, alt=alt_text(result))
+        sheet.figure(result.plot(width=WIDTH), name=name, caption=caption(result), alt=alt_text(result))
     show_completeness(sheet, tokens)
     _view(sheet, layers, read)
 

@@ -21,7 +21,9 @@ MOST_ROWS = 400
 
 def absent(subject: Subject) -> str | None:
     """Why there is nothing to say about heads."""
-    if _stack(subject) is None:
+    from pellucid.heads.sweeping import reading_stack
+
+    if reading_stack(subject.model.sites) is None:
         missing = [f"{name}: {reason}" for name, reason in subject.model.missing.items() if "pattern" in name]
         return f"this model shows no self-attention weights ({'; '.join(missing) or 'it has none'})."
     return None
@@ -29,19 +31,9 @@ def absent(subject: Subject) -> str | None:
 
 def collectors(subject: Subject) -> tuple[Collector, ...]:
     """Sums per head over the words of the text."""
-    from pellucid.collect.counts import HeadCounts
+    from pellucid.heads import head_collectors
 
-    stack = _stack(subject)
-    assert stack is not None
-    return (HeadCounts(f"{stack}pattern.*", groups=True),)
-
-
-def _stack(subject: Subject) -> str | None:
-    """The stack that reads the text, as it stands in names of sites; None where it has no patterns."""
-    stacks = {site.stack for site in subject.model.sites if site.kind == "pattern"}
-    if None in stacks:
-        return ""
-    return "encoder." if "encoder" in stacks else None
+    return head_collectors(subject.model)
 
 
 def render(sheet: Sheet, subject: Subject, found: Found) -> None:
@@ -72,6 +64,7 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
     )
     _ends(sheet, result, live)
     _all(sheet, result, live)
+    _functions(sheet, subject, found)
     sheet.heading("Where the largest weight goes")
     grey = "; grey: the control model" if subject.twin is not None else ""
     sheet.figure(
@@ -81,6 +74,25 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
         f"before{grey}.",
         alt="Histograms of the offset of the largest weight, for the heads with the most fixed one.",
     )
+
+
+def _functions(sheet: Sheet, subject: Subject, found: Found) -> None:
+    """What the heads do, or why that cannot be told."""
+    from pellucid.heads import functions
+    from pellucid.heads.examples import examples
+    from pellucid.heads.sweeping import reading_stack
+    from pellucid.report.heads import show_functions
+    from pellucid.results import ResultError
+
+    sheet.heading("What they do")
+    try:
+        result = functions(found)
+    except ResultError as error:
+        sheet.note(str(error))
+        return
+    alone = reading_stack(subject.model.sites) == ""  # a view of an encoder–decoder needs both of its texts
+    shown = examples(subject.model, subject.corpus, result, found.corpus_words) if alone else ()
+    show_functions(sheet, result, model=subject.model, found=shown)
 
 
 def _live(result: HeadStatistics) -> list[str]:

@@ -93,7 +93,9 @@ class Answering(Task):
             found.add(_question(sentence, corpus), _second(sentence, corpus).spans, encoding)
         split = Split(corpus.name, len(found.questions), max(map(len, found.ids)), pad_id(tokenizer), shuffled)
         typed = "token_type_ids" in tokenizer.model_input_names
-        held = Padded.of(found.ids, torch.tensor(found.goals), split, settings, types=found.types if typed else None)
+        types = found.types if typed else None
+        goals = torch.tensor(found.goals)
+        held = Padded.of(found.ids, goals, split, settings, owners=found.asked, types=types)
         return Questions(
             held,
             tuple(found.questions),
@@ -103,9 +105,15 @@ class Answering(Task):
             Ragged.of(found.stops),
         )
 
+    def logits(self, network: Any, batch: Mapping[str, Tensor]) -> Tensor:
+        """How likely each token [B, 2, T] is the first and the last of the answer; padding is neither."""
+        found = output(network, batch)
+        logits = torch.stack([found.start_logits, found.end_logits], dim=1).float()
+        return logits.masked_fill(batch["attention_mask"][:, None] == 0, -torch.inf)
+
     def loss(self, network: Any, batch: Mapping[str, Tensor], settings: Settings) -> Tensor:
         """The mean cross-entropy of first and last tokens; padding cannot be one."""
-        return cross_entropy(_logits(network, batch), batch["goals"])
+        return cross_entropy(self.logits(network, batch), batch["goals"])
 
     def evaluate(self, network: Any, examples: Examples, device: Any, settings: Settings) -> dict[str, float]:
         """Loss, and over questions exact match and F1 of words, as SQuAD counts them."""
@@ -116,12 +124,12 @@ class Answering(Task):
         with evaluating(network):
             for step in range(examples.steps()):
                 batch = moved(examples.batch(0, step), device)
-                logits = _logits(network, batch)
+                logits = self.logits(network, batch)
                 losses.append(cross_entropy(logits, batch["goals"], total=True))
                 rows.append(examples.held.order.rows(0, step))
                 parts.append(best_spans(logits, examples.inside[rows[-1]].to(device)))
         loss = float(torch.stack(losses).double().cpu().sum()) / examples.goals.numel()
-        found = _chosen(examples, torch.cat(rows), torch.cat(parts).cpu())
+        found = chosen_answers(examples, torch.cat(rows), torch.cat(parts).cpu())
         return {"loss": loss, **_scored(found, examples)}
 
     def chance(self, examples: Examples, training: Examples, settings: Settings) -> dict[str, float]:
@@ -180,13 +188,6 @@ def _tokens(span: tuple[int, int] | None, own: list[int], offsets: list[tuple[in
     return (found[0], found[-1]) if found else (-1, -1)
 
 
-def _logits(network: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """How likely each token [B, 2, T] is the first and the last of the answer; padding is neither."""
-    found = output(network, batch)
-    logits = torch.stack([found.start_logits, found.end_logits], dim=1).float()
-    return logits.masked_fill(batch["attention_mask"][:, None] == 0, -torch.inf)
-
-
 def best_spans(logits: Tensor, inside: Tensor) -> Tensor:
     """For each row the best answer within its text: [B, 4] its score, the score of no answer, first and last token.
 
@@ -204,7 +205,7 @@ def best_spans(logits: Tensor, inside: Tensor) -> Tensor:
     return torch.stack([best, none, place // logits.shape[2], place % logits.shape[2]], dim=1)
 
 
-def _chosen(examples: Questions, rows: Tensor, parts: Tensor) -> list[str]:
+def chosen_answers(examples: Questions, rows: Tensor, parts: Tensor) -> list[str]:
     """The answer to each question, the best of its rows; empty where that is better and such questions occur."""
     best = [(-np.inf, "")] * examples.sentences
     none = [np.inf] * examples.sentences

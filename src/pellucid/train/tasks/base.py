@@ -58,6 +58,10 @@ class Examples(Protocol):
         """The batch of one step of one epoch."""
         ...
 
+    def owners(self, epoch: int, step: int) -> Tensor:
+        """For each row [B] of that batch, the number of the sentence that it begins in, counted through the corpus."""
+        ...
+
 
 class Task(ABC):
     """A task that a network can be trained in; without state of its own.
@@ -83,9 +87,13 @@ class Task(ABC):
     ) -> Examples:
         """A corpus as examples: `shuffled` ones to learn from, others to be evaluated on, each counted once."""
 
+    def logits(self, network: Any, batch: Mapping[str, Tensor]) -> Tensor:
+        """How likely each answer [..., C] is for each goal [...] of a batch."""
+        return output(network, batch).logits
+
     def loss(self, network: Any, batch: Mapping[str, Tensor], settings: Settings) -> Tensor:
         """The mean loss of the goals of a batch, in nats; nothing waits for the device."""
-        return cross_entropy(output(network, batch).logits, batch["goals"], smoothing=settings.label_smoothing)
+        return cross_entropy(self.logits(network, batch), batch["goals"], smoothing=settings.label_smoothing)
 
     @abstractmethod
     def evaluate(self, network: Any, examples: Examples, device: Any, settings: Settings) -> dict[str, float]:

@@ -15,7 +15,7 @@ from pellucid.errors import TrainError
 from pellucid.model.tokens import pad_id
 from pellucid.train.tasks.base import Examples, Task
 from pellucid.train.tasks.encode import alone, cut, encoded, frame, own
-from pellucid.train.tasks.rows import IGNORED, Around, Batch, Ids, Padded, Split, Stream
+from pellucid.train.tasks.rows import IGNORED, Around, Batch, Ids, Padded, Split, Stream, owners_of
 from pellucid.train.tasks.scores import counted, guessing_loss, perplexity, tallied
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ HIDDEN, REPLACED = 0.8, 0.1
 """Of the tokens that mlm asks for, the shares that <mask> and a random token stand for; the rest stays as it is."""
 
 
-def running(corpus: Corpus, engine: Any) -> tuple[Ids, int]:
-    """The tokens [N] of all sentences one behind the other, each with its special tokens, and how many sentences."""
+def running(corpus: Corpus, engine: Any) -> tuple[Ids, Ids, int]:
+    """The tokens [N] of all sentences one behind the other, with special tokens; the sentence [N] of each; how many."""
     parts: list[Ids] = []
     for _, encoding in encoded(engine, corpus, alone, placed=False):
         parts.append(np.array(encoding.ids, np.int32))
-    return np.concatenate(parts), len(parts)
+    return np.concatenate(parts), owners_of(parts), len(parts)
 
 
 class LanguageModelling(Task):
@@ -52,10 +52,12 @@ class LanguageModelling(Task):
         """Windows of the running text, or sentences; the goal of each token is the one behind it."""
         engine = own(tokenizer)
         if settings.rows == "stream":
-            ids, sentences = running(corpus, engine)
-            return Stream.of(ids[:-1], ids[1:], _split(corpus, tokenizer, sentences, shuffled), settings)
+            ids, owners, sentences = running(corpus, engine)
+            split = _split(corpus, tokenizer, sentences, shuffled)
+            return Stream.of(ids[:-1], ids[1:], split, settings, owners=owners[:-1])
         inputs: list[list[int]] = []
         goals: list[list[int]] = []
+        held_by: list[int] = []
         sentences = 0
         for _, encoding in encoded(engine, corpus, alone, placed=False):
             ids, sentences = encoding.ids, sentences + 1
@@ -63,7 +65,8 @@ class LanguageModelling(Task):
                 last = min(first + settings.length, len(ids) - 1)
                 inputs.append(ids[first:last])
                 goals.append(ids[first + 1 : last + 1])
-        return Padded.of(inputs, goals, _split(corpus, tokenizer, sentences, shuffled), settings)
+                held_by.append(sentences - 1)
+        return Padded.of(inputs, goals, _split(corpus, tokenizer, sentences, shuffled), settings, owners=held_by)
 
     def evaluate(self, network: Any, examples: Examples, device: Any, settings: Settings) -> dict[str, float]:
         """Loss and perplexity per token."""
@@ -88,11 +91,13 @@ class MaskedLanguageModelling(LanguageModelling):
         engine = own(tokenizer)
         never = np.array(sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}), np.int32)
         if settings.rows == "stream":
-            ids, sentences = running(corpus, engine)
+            ids, owners, sentences = running(corpus, engine)
             goals = np.where(np.isin(ids, never), np.int32(IGNORED), ids)
-            held: Stream | Padded = Stream.of(ids, goals, _split(corpus, tokenizer, sentences, shuffled), settings)
+            split = _split(corpus, tokenizer, sentences, shuffled)
+            held: Stream | Padded = Stream.of(ids, goals, split, settings, owners=owners)
         else:
             rows: list[Ids] = []
+            held_by: list[int] = []
             sentences = 0
             for sentence, encoding in encoded(engine, corpus, alone):
                 sentences += 1
@@ -101,8 +106,10 @@ class MaskedLanguageModelling(LanguageModelling):
                 ids = np.array(encoding.ids, np.int32)
                 parts = cut(index, opening, closing, length=settings.length, name=sentence.id)
                 rows.extend([ids[part] for part in parts])
+                held_by.extend([sentences - 1] * len(parts))
             asked = [np.where(np.isin(row, never), np.int32(IGNORED), row) for row in rows]
-            held = Padded.of(rows, asked, _split(corpus, tokenizer, sentences, shuffled), settings)
+            split = _split(corpus, tokenizer, sentences, shuffled)
+            held = Padded.of(rows, asked, split, settings, owners=held_by)
         return Masked.of(held, tokenizer, settings)
 
     def evaluate(self, network: Any, examples: Examples, device: Any, settings: Settings) -> dict[str, float]:

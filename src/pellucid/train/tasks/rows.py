@@ -40,14 +40,15 @@ class Stream:
 
     inputs: Tensor
     goals: Tensor
+    begun: Tensor  # [steps, B], the sentence that each window begins in
     sentences: int
     tokens: int
     classes: int
     fixed: bool = True
 
     @staticmethod
-    def of(ids: Ids, goals: Ids, split: Split, settings: Settings) -> Stream:
-        """The windows of a text [N] with goals [N].
+    def of(ids: Ids, goals: Ids, split: Split, settings: Settings, *, owners: Ids | None = None) -> Stream:
+        """The windows of a text [N] with goals [N]; `owners` [N] are the sentences of its tokens, one for all if None.
 
         To learn from, the text is laid in B columns of equal length, one beside the other, and every step reads the
         next L tokens of each; what fills no step is left out. To be evaluated on, all of it is kept: windows stand in
@@ -62,13 +63,14 @@ class Stream:
             )
         steps = -(-len(ids) // taken) if whole else len(ids) // taken
         used = min(len(ids), steps * taken)
+        owners = np.zeros(len(ids), np.int32) if owners is None else owners
         parts: list[Tensor] = []
-        for values, empty in ((ids, split.fill), (goals, IGNORED)):
+        for values, empty in ((ids, split.fill), (goals, IGNORED), (owners, int(owners[-1]))):
             flat = np.full(steps * taken, empty, np.int32)
             flat[:used] = values[:used]
             laid = flat.reshape(steps, batch, length) if whole else flat.reshape(batch, steps, length).swapaxes(0, 1)
             parts.append(torch.from_numpy(np.ascontiguousarray(laid)))
-        return Stream(parts[0], parts[1], split.sentences, used, split.classes)
+        return Stream(parts[0], parts[1], parts[2][..., 0].long(), split.sentences, used, split.classes)
 
     def steps(self) -> int:
         """Batches in one epoch."""
@@ -83,6 +85,10 @@ class Stream:
             real[:, 0] = True  # a row of padding alone must look at something
             found["attention_mask"] = real.long()
         return found
+
+    def owners(self, epoch: int, step: int) -> Tensor:
+        """The sentence [B] that each window of a step begins in."""
+        return self.begun[step]
 
 
 class Order:
@@ -148,6 +154,7 @@ class Padded:
     ids: Ragged
     answers: Ragged | Tensor
     types: Ragged | None
+    held_by: Tensor  # [R], the sentence of each row
     order: Order
     fill: int
     sentences: int
@@ -161,15 +168,20 @@ class Padded:
         split: Split,
         settings: Settings,
         *,
+        owners: Sequence[int] | None = None,
         types: Sequence[Sequence[int]] | None = None,
     ) -> Padded:
-        """Rows of ids with their goals, in the order that the settings' seed gives."""
+        """Rows of ids with their goals, in the order that the settings' seed gives.
+
+        `owners` [R] are the sentences that the rows come from; without them each row is a sentence.
+        """
         enough(len(ids), split, settings)
         rows = Ragged.of(ids)
         return Padded(
             rows,
             answers if isinstance(answers, Tensor) else Ragged.of(answers),
             None if types is None else Ragged.of(types),
+            torch.tensor(range(len(ids)) if owners is None else owners),
             Order(rows.lengths, batch=settings.batch, seed=settings.seed, shuffled=split.shuffled),
             split.fill,
             split.sentences,
@@ -202,6 +214,10 @@ class Padded:
         else:
             found["goals"] = self.answers[rows].long()
         return found
+
+    def owners(self, epoch: int, step: int) -> Tensor:
+        """The sentence [B] of each row of a batch."""
+        return self.held_by[self.order.rows(epoch, step)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,6 +258,15 @@ class Around:
     def batch(self, epoch: int, step: int) -> Batch:
         """The batch of one step of one epoch."""
         return self.held.batch(epoch, step)
+
+    def owners(self, epoch: int, step: int) -> Tensor:
+        """The sentence [B] of each row of a batch."""
+        return self.held.owners(epoch, step)
+
+
+def owners_of(rows: Sequence[Ids]) -> Ids:
+    """The number [N] of the row that each of their values comes from, all rows one behind the other."""
+    return np.repeat(np.arange(len(rows), dtype=np.int32), [len(row) for row in rows])
 
 
 def enough(rows: int, split: Split, settings: Settings) -> None:

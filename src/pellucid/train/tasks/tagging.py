@@ -13,7 +13,7 @@ from pellucid.model.tokens import pad_id
 from pellucid.train.tasks.base import Examples
 from pellucid.train.tasks.classes import TellingApart, chosen_name, refuse_unknown
 from pellucid.train.tasks.encode import alone, cut, encoded, frame, own
-from pellucid.train.tasks.rows import IGNORED, Ids, Padded, Split, Stream
+from pellucid.train.tasks.rows import IGNORED, Ids, Padded, Split, Stream, owners_of
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus, Sentence
@@ -45,6 +45,7 @@ class Tagging(TellingApart):
         tagged = _Tagged(corpus, _label(corpus, settings), labels)
         rows: list[Ids] = []
         answers: list[Ids] = []
+        held_by: list[int] = []
         sentences = 0
         for sentence, encoding, index, goals in tagged.read(own(tokenizer)):
             sentences += 1
@@ -55,11 +56,13 @@ class Tagging(TellingApart):
                 if whole or (goals[part] != IGNORED).any():
                     rows.append(ids[part])
                     answers.append(goals[part])
+                    held_by.append(sentences - 1)
         tagged.check(settings, len(tokenizer))
         split = Split(corpus.name, sentences, len(labels), pad_id(tokenizer), shuffled)
         if settings.rows == "stream":
-            return Stream.of(np.concatenate(rows), np.concatenate(answers), split, settings)
-        return Padded.of(rows, answers, split, settings)
+            owners = owners_of(rows)
+            return Stream.of(np.concatenate(rows), np.concatenate(answers), split, settings, owners=owners)
+        return Padded.of(rows, answers, split, settings, owners=held_by)
 
 
 class _Tagged:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pellucid.errors import TrainError
 from pellucid.model.tokens import pad_id
-from pellucid.train.tasks.base import Examples, Task, cross_entropy, evaluating, moved, output
+from pellucid.train.tasks.base import Examples, Task, evaluating, moved, output
 from pellucid.train.tasks.encode import alone, encoded, own
 from pellucid.train.tasks.rows import IGNORED, Batch, Order, Ragged, Split, enough
 from pellucid.train.tasks.scores import Tally, bleu, counted, guessing_loss, perplexity
@@ -69,6 +69,10 @@ class Translations:
         goals, _ = self.targets.padded(rows, IGNORED)
         return {"input_ids": ids, "attention_mask": real.long(), "goals": goals}
 
+    def owners(self, epoch: int, step: int) -> Tensor:
+        """The pair [B] of each row of a batch."""
+        return self.order.rows(epoch, step)
+
 
 class Translating(Task):
     """The second sentence of each pair from the first; texts that are too long lose their end."""
@@ -108,10 +112,9 @@ class Translating(Task):
         order = Order(first.lengths + second.lengths, batch=settings.batch, seed=settings.seed, shuffled=split.shuffled)
         return Translations(first, second, tuple(texts), order, split, tokenizer)
 
-    def loss(self, network: Any, batch: Mapping[str, Tensor], settings: Settings) -> Tensor:
-        """The mean cross-entropy of the tokens of the translations."""
-        logits = output(network, _with_decoder(network, batch)).logits
-        return cross_entropy(logits, batch["goals"], smoothing=settings.label_smoothing)
+    def logits(self, network: Any, batch: Mapping[str, Tensor]) -> Tensor:
+        """How likely each token [B, T, V] is at each place of the translations, those before it given."""
+        return output(network, _with_decoder(network, batch)).logits
 
     def evaluate(self, network: Any, examples: Examples, device: Any, settings: Settings) -> dict[str, float]:
         """Loss and perplexity per token; BLEU of at most TRANSLATED sentences, where sacrebleu is installed."""
@@ -120,7 +123,7 @@ class Translating(Task):
         with evaluating(network):
             for step in range(examples.steps()):
                 batch = moved(examples.batch(0, step), device)
-                tally.add(output(network, _with_decoder(network, batch)).logits, batch["goals"])
+                tally.add(self.logits(network, batch), batch["goals"])
         found = {"loss": tally.loss(), "perplexity": perplexity(tally.loss())}
         if bleu(["a"], ["a"]) is not None:
             chosen = spread(examples.sentences)

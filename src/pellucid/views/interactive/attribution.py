@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.model.sites import HEAD_KINDS
 from pellucid.views.attribution_parts import named, origin, shown_tokens, signed, signs, strongest, told
 from pellucid.views.interactive.payload import numbers
 from pellucid.views.interactive.view import View, make, shown_text
@@ -77,7 +79,8 @@ class _Scene:
             self.tracks[name] = {"about": f"{about} Place: {places[at]}.", **facts}
         if len(places) > 1:
             name = named(result, measure=measure, target=target)
-            self.maps[name] = {"about": about, "rows": [str(places[at]) for at in kept], **facts}
+            rows = [str(places[at]) for at in kept]
+            self.maps[name] = {"heading": _heading(result), "about": about, "rows": rows, **facts}
             self.chunks[f"text/0/map/{name}"] = numbers(values[kept], "<f4")
         if len(kept) < len(places):
             note = f"Of {len(places):,} places the {len(kept)} are shown whose attributions are largest in size."
@@ -88,5 +91,15 @@ class _Scene:
         """The numbers [target, token] of one method at the only place."""
         facts: dict[str, Any] = {"signed": signed(self.result, measure), "unit": ""}
         about = f"What every token did for each of {len(values)} targets."
-        self.maps[str(measure)] = {"about": about, "rows": [str(name) for name in self.result.axes["target"]], **facts}
+        rows = [str(name) for name in self.result.axes["target"]]
+        self.maps[str(measure)] = {"heading": "Target by target", "about": about, "rows": rows, **facts}
         self.chunks[f"text/0/map/{measure}"] = numbers(values, "<f4")
+
+
+def _heading(result: Attribution) -> str:
+    """What the rows of a map of places are: layers of one kind of site, heads, units, or places of several kinds."""
+    split = [str(place).partition(":") for place in result.axes["place"]]
+    kinds = {re.sub(r"\.\d+$", "", site).rpartition(".")[2] for site, _, _ in split} - {"embed"}
+    if all(unit for _, _, unit in split):
+        return "Head by head" if kinds <= HEAD_KINDS else "Unit by unit"
+    return "Layer by layer" if len(kinds) == 1 else "Place by place"

@@ -152,7 +152,13 @@ class _Text:
         self._make_tracks(ran, given)
         if self._norms and streams:
             lengths = np.stack([ran[site].double().norm(dim=-1).numpy() for site in streams])
-            self.maps[NORMS] = {"about": _NORMS, "rows": _rows(streams), "signed": False, "unit": ""}
+            self.maps[NORMS] = {
+                "heading": "Layer by layer",
+                "about": _NORMS,
+                "rows": _rows(streams),
+                "signed": False,
+                "unit": "",
+            }
             self.chunks[f"text/0/map/{NORMS}"] = numbers(lengths, "<f4")
         if self._lens:
             self._make_lens(ran, streams)

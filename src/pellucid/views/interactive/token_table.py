@@ -11,7 +11,8 @@ from pellucid.views.style import INK, NOTE, thinned
 
 _LABEL, _WORD = 6.4, 6.0
 _NARROWEST = {False: 0.115, True: 0.36}  # inches of a column without and with words
-_WIDEST = {False: 0.3, True: 0.75}
+_WIDEST = {False: 1.2, True: 0.75}
+_LEVEL = 0.15  # inches of names that do not stand upright
 _LONGEST = 0.75  # inches of a token's name
 
 
@@ -40,7 +41,6 @@ class TokenTable:
         total = len(tokens["text"])
         self.count = min(total, max(1, int(room / _NARROWEST[worded])))
         self.first = max(0, min(chosen - self.count // 2, total - self.count)) if chosen >= 0 else 0
-        self.cell = min(_WIDEST[worded], room / self.count)
         self.row = {(True, False): 0.135, (True, True): 0.12, (False, False): 0.135, (False, True): 0.085}[
             worded, len(rows) > 24
         ]
@@ -48,12 +48,18 @@ class TokenTable:
         if tokens["rtl"]:
             self.places.reverse()
         self.names = [fitted(visible(tokens["text"][place]), _LONGEST, _LABEL) for place in self.places]
-        self.head = max(text_width(name, _LABEL, True) for name in self.names) + 0.07
-        self.height = self.head + len(rows) * self.row
+        self.narrow(min(_WIDEST[worded], room / self.count))
         left_out = (
             f"{name}: tokens {self.first + 1} to {self.first + self.count} of {total:,}; the others are left out."
         )
         self.notes = [left_out] if self.count < total else []
+
+    def narrow(self, cell: float) -> None:
+        """Makes every column `cell` inches wide; names stand upright where they do not fit otherwise."""
+        self.cell = cell
+        self.upright = any(text_width(name, _LABEL, True) + 0.06 > cell for name in self.names)
+        self.head = max(text_width(name, _LABEL, True) for name in self.names) + 0.07 if self.upright else _LEVEL
+        self.height = self.head + len(self.rows) * self.row
 
     def draw(self, sheet: Sheet, x: float, y: float) -> None:
         """Draws it with its top left corner at (x, y)."""
@@ -66,7 +72,8 @@ class TokenTable:
             sheet.line(left, top + row * self.row, left + wide, top + row * self.row, "white", 0.4)
         for column, (place, name) in enumerate(zip(self.places, self.names, strict=True)):
             middle = left + (column + 0.5) * self.cell
-            sheet.text(middle, top - 0.04, name, size=_LABEL, bold=place == self.chosen, upright=True)
+            up, bold = (0.04 if self.upright else _LEVEL / 2), place == self.chosen
+            sheet.text(middle, top - up, name, size=_LABEL, bold=bold, align="center", upright=self.upright)
             if place == self.chosen:
                 sheet.rect(left + column * self.cell, top, self.cell, high, INK, frame=True)
         for row in thinned(self.rows, max(1, int(high / 0.1))):

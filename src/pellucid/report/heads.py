@@ -1,0 +1,203 @@
+"""Pages on heads: what each attention head does, in words, a map, tables, and examples to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pellucid.report.html import Cell, Row, element, joined, number
+from pellucid.report.page import Written, page
+from pellucid.report.section import Section
+from pellucid.report.sheet import WIDTH, Sheet
+from pellucid.saving import whole_folder
+
+if TYPE_CHECKING:
+    from pellucid.heads import HeadAlignment, HeadFunctions, HeadShapes
+    from pellucid.heads.examples import Example
+    from pellucid.model import Model
+
+EXPLANATION = "What each attention head looks for, tried on every word of the text and told beside chance."
+MOST_ROWS = 60
+"""Heads with a function that the page lists one by one; with more, the file alone has them."""
+
+
+def show_functions(
+    sheet: Sheet, result: HeadFunctions, *, model: Model | None = None, found: Sequence[Example] = ()
+) -> None:
+    """Counts in words, the map, a row for every head with a function, and examples to open."""
+    sheet.result(result, name="head_functions")
+    every = [(layer, head) for layer in result.axes["layer"] for head in result.axes["head"]]
+    labels = result.labels
+    told = [f"{len(result.heads(str(name)))} {name}" for name in result.axes["measure"] if result.heads(str(name))]
+    counts = ", ".join(told) if told else "none of the functions below"
+    sheet.text(f"{len(labels)} of {len(every)} heads have a function: {counts}. A head may have several.")
+    skipped = result.table("skipped").columns
+    for name, why in zip(skipped["function"].tolist(), skipped["why"].tolist(), strict=True):
+        sheet.note(f"Not tried: {name}, because {why}.")
+    sheet.figure(
+        result.plot(width=WIDTH),
+        name="head_functions",
+        caption="Every cell is a head, in the colour of its main function; a small square is its second one. Written "
+        "in cells: the offset of positional heads (−1 is the word before) and the relation of syntactic ones.",
+        alt=f"Map of {len(result.axes['layer'])} layers by {len(result.axes['head'])} heads, coloured by function.",
+    )
+    links = _views(sheet, model, found) if model is not None else {}
+    if labels:
+        _labelled(sheet, result, links)
+    _rules(sheet, result)
+
+
+def _views(sheet: Sheet, model: Model, found: Sequence[Example]) -> dict[str, str]:
+    """Writes a view of each example's head and sentence; the files by the head's name and function."""
+    from pellucid.views import head_view
+
+    files: dict[str, str] = {}
+    for example in found:
+        name = f"head-{example.layer}-{example.head}-{example.function.replace(' ', '-')}"
+        view = head_view(
+            model, example.sentence.text, state={"layer": example.layer, "heads": [example.head]}, title=None
+        )
+        (sheet.folder / "views").mkdir(exist_ok=True)
+        view.save(sheet.folder / "views" / f"{name}.html")
+        sheet.files.append(f"views/{name}.html")
+        files[f"{example.layer}.{example.head} {example.function}"] = f"views/{name}.html"
+    return files
+
+
+def _labelled(sheet: Sheet, result: HeadFunctions, links: dict[str, str]) -> None:
+    """A row for every head and function that it has."""
+    rows: list[Row] = []
+    assert result.null is not None
+    labels = result.table("labels").columns
+    tests = result.table("tests").columns
+    for row, layer in enumerate(result.axes["layer"]):
+        for column, head in enumerate(result.axes["head"]):
+            name = f"{layer}.{head}"
+            for function in result.labels.get(name, ()):
+                at = result.place("measure", function), row, column
+                own = {"positional": labels["offset"], "syntactic": labels["relation"]}.get(function)
+                score, chance = float(result.values[at]), float(result.null[at])
+                file = links.get(f"{row}.{column} {function}")
+                shown = Cell("", None) if file is None else Cell(element("a", "look at it", href=file), file)
+                rows.append(
+                    (
+                        Cell(name, row * len(result.axes["head"]) + column),
+                        function,
+                        "" if own is None else str(own[row, column]),
+                        Cell(number(score), score),
+                        Cell(number(chance), chance),
+                        Cell(number(float(tests["corrected"][at])), float(tests["corrected"][at])),
+                        shown,
+                    )
+                )
+    right = ["score", "chance", "corrected p"]
+    columns = ["head", "function", "offset or relation", *right, "example"]
+    fold = f"All {len(rows)} functions of heads" if len(rows) > MOST_ROWS else None
+    caption = (
+        "Every head with a function. The example opens the head that does it best, on the sentence where it does it "
+        f"most clearly. Interval of the scores in the file: {result.resampled}."
+    )
+    sheet.table(columns, rows, caption=caption, name="head_labels", right=right, fold=fold)
+
+
+def _rules(sheet: Sheet, result: HeadFunctions) -> None:
+    """What each score is, and from where on it makes a function."""
+    rules = result.provenance.arguments
+    told = {
+        "positional": f"a head has this function from {rules['positional']:.0%} on",
+        "syntactic": f"from {100 * rules['syntactic']:.0f} points above the best fixed offset on",
+        "rare words": f"from {rules['rare']:.0%} and {rules['rare_times']:g} times chance on",
+        "sink": f"from {rules['sink']:.0%} on",
+        "induction": f"from {rules['induction']:.0%} on",
+        "duplicate": f"from {rules['duplicate']:.0%} on",
+    }
+    sheet.html(
+        joined(
+            [element("p", element("b", name), f": {phrase}; {told[name]}.") for name, phrase in result.measures.items()]
+        )
+    )
+    sheet.note(
+        f"Chance: {result.chance}. Every function must also beat chance with p < {rules['level']:g} after Holm's "
+        "correction for all heads (and offsets or relations); the variance is the larger of that of shuffled positions "
+        "and that between sentences. Words in sight: all, or those up to the query where a model only looks back. What "
+        "a head looks at is not yet what the model uses: `pellucid importance` asks that."
+    )
+
+
+def show_alignment(sheet: Sheet, result: HeadAlignment, *, name: str, what: str) -> None:
+    """Where attention goes by layer: the map, and the layer of each target's peak."""
+    sheet.result(result, name=name)
+    sheet.figure(
+        result.plot(width=WIDTH),
+        name=name,
+        caption=f"The mean share of a layer's attention on {what}, above (red) or below (blue) uniform attention.",
+        alt=f"Map of {len(result.axes['target'])} targets by {len(result.axes['layer'])} layers.",
+    )
+    peaks = result.table("peaks")
+    rows = [
+        (str(target), str(layer), Cell(number(float(share)), float(share)), Cell(number(float(even)), float(even)))
+        for target, layer, share, even in zip(
+            peaks.axes["target"], *(peaks.columns[each].tolist() for each in ("layer", "share", "chance")), strict=True
+        )
+    ]
+    numbers = ["share there", "uniform attention"]
+    sheet.table(
+        ["target", "peak layer", *numbers],
+        rows,
+        caption="The layer in which each gets most above uniform attention, mean over its heads.",
+        name=f"{name}_peaks",
+        right=numbers,
+        fold="Peak layers",
+    )
+
+
+def show_shapes(sheet: Sheet, result: HeadShapes) -> None:
+    """How many heads have each shape, and which."""
+    sheet.result(result, name="head_shapes")
+    names = result.classes
+    rows: list[Row] = []
+    for shape in sorted(set(names.ravel().tolist())):
+        own = [
+            f"{layer}.{head}"
+            for row, layer in enumerate(result.axes["layer"])
+            for column, head in enumerate(result.axes["head"])
+            if names[row, column] == shape
+        ]
+        rows.append((shape, Cell(str(len(own)), len(own)), ", ".join(own)))
+    caption = (
+        "Shapes of the patterns (Kovaleva et al. 2019): vertical is attention on one place of each text, diagonal on a "
+        "word and its neighbours, both above what uniform attention gives."
+    )
+    sheet.table(["shape", "heads", "which"], rows, caption=caption, name="head_shape_classes", right=["heads"])
+
+
+def write_heads(
+    folder: Path,
+    result: HeadFunctions,
+    shapes: HeadShapes,
+    aligned: Sequence[tuple[str, str, HeadAlignment]],
+    *,
+    model: Model,
+    found: Sequence[Example],
+    command: str,
+) -> Path:
+    """A folder with heads.html, the results, tables, figures and views; whole or not at all."""
+    with whole_folder(folder) as work:
+        sheet = Sheet(work, command)
+        show_functions(sheet, result, model=model, found=found)
+        sheet.heading("Shapes")
+        show_shapes(sheet, shapes)
+        for name, what, each in aligned:
+            sheet.heading(f"Attention by layer: {what}")
+            show_alignment(sheet, each, name=name, what=what)
+        section = Section("What attention heads do", 0, EXPLANATION, render=_nothing)
+        about = f"Over {result.provenance.corpus['words']:,} words of {result.provenance.corpus['name']}."
+        text = page(model.name, about, (), [Written(section, sheet, None)])
+        (work / "heads.html").write_text(text, encoding="utf-8")
+        (work / "command.txt").write_text(command + "\n", encoding="utf-8", errors="replace")
+    return folder / "heads.html"
+
+
+def _nothing(*_: object) -> None:
+    """The section is written before the page is put together."""

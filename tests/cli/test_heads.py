@@ -1,0 +1,79 @@
+"""`pellucid heads`: what it prints, the folder it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pellucid.results import Result
+from tests.heads.built_models import network, tokenizer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("built")
+    network().save_pretrained(place)
+    tokenizer().save_pretrained(place)
+    return place
+
+
+def test_a_page_with_the_planted_heads(cli, folder, tmp_path):
+    out = tmp_path / "out"
+    code, said, told = cli("heads", folder, "--corpus", "grammar:150:3", "-o", out)
+    assert code == 0, told
+    for text in (
+        "0.0",
+        "positional",
+        "-1",
+        "nsubj to dependent",
+        "rare words",
+        "induction",
+        "corrected p",
+        "heads.html",
+    ):
+        assert text in said, text
+    result = Result.load(out / "results" / "head_functions")
+    assert result.kind == "heads.functions"
+    assert result.provenance.command.startswith("pellucid heads")
+    page = (out / "heads.html").read_text(encoding="utf-8")
+    for text in ("heads have a function", "look at it", "Attention by layer: parts of speech", "Shapes", "Holm"):
+        assert text in page, text
+    views = sorted(path.name for path in (out / "views").iterdir())
+    assert "head-0-0-positional.html" in views
+    assert all(f'href="views/{name}"' in page for name in views)
+    for name in ("head_shapes", "head_tags", "head_relations"):
+        assert Result.load(out / "results" / name).kind in ("heads.shapes", "heads.alignment")
+
+
+def test_text_without_arcs_says_what_was_not_tried(cli, folder, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("the old man and the old man saw the river\n" * 12, encoding="utf-8")
+    code, said, told = cli("heads", folder, "--corpus", texts, "-o", tmp_path / "out")
+    assert code == 0, told
+    assert "not tried: syntactic, because the corpus has no dependency arcs" in said
+    page = (tmp_path / "out" / "heads.html").read_text(encoding="utf-8")
+    assert "Not tried: syntactic, because the corpus has no dependency arcs." in page
+    assert "Attention by layer" not in page
+
+
+def test_json_and_thresholds(cli, folder):
+    code, said, told = cli(
+        "heads", folder, "--corpus", "grammar:60:3", "--json", "--positional", "1", "--rare-times", "50"
+    )
+    assert code == 0, told
+    result = json.loads(said)
+    assert result["kind"] == "heads.functions"
+    assert result["provenance"]["arguments"]["rare_times"] == 50
+    assert "rare words" not in [name for row in result["tables"]["labels"]["columns"]["main"] for name in row]
+
+
+def test_what_is_refused(cli, folder, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("x", encoding="utf-8")
+    code, _, told = cli("heads", folder, "--corpus", "grammar:20", "-o", tmp_path / "full")
+    assert (code, "not empty" in told) == (2, True), told
+    code, _, told = cli("heads", folder, "--corpus", "grammar:20", "--positional", "7")
+    assert code == 2
+    assert "positional=7.0 is a share" in told
+    assert "Traceback" not in told
