@@ -12,7 +12,7 @@ from pellucid import Moments, build_store, sweep
 from pellucid.collect.ray_engine import _room
 from pellucid.errors import SweepError
 from pellucid.model import Model
-from pellucid.model.model import ran_out
+from pellucid.model.memory import ran_out
 from pellucid.reading import control
 from tests.collect.sweeping import reader, stories
 
