@@ -84,7 +84,8 @@ class TestPlanted:
     """A language model whose induction head alone writes to the logits, through the previous-token head below it."""
 
     @pytest.fixture(scope="class")
-    def found(self):
+    @classmethod
+    def found(cls):
         made = network()
         with torch.no_grad():
             made.lm_head.weight.div_(12)  # less sure of itself: where nothing is repeated yet, it knows nothing
@@ -168,7 +169,8 @@ class TestConfidence:
 
 class TestResult:
     @pytest.fixture(scope="class")
-    def found(self):
+    @classmethod
+    def found(cls):
         corpus, changes = CORPORA["classify"]
         methods = ["confidence", "gradient", "lrp", "zero", "mean"]
         return importance(
