@@ -192,7 +192,7 @@ def test_questions_without_an_answer():
     wordy = Oracle(able)
     wordy.known = {key: [0, 0] for key in wordy.known}  # where every question has an answer, one is always given
     assert QA.evaluate(wordy, able, "cpu", chosen)["f1"] == 0
-    found = answering._chosen(able, torch.tensor([0, 1]), torch.tensor([[0.0, 9, 4, 5], [0, 9, 5, 5]]))
+    found = answering.chosen_answers(able, torch.tensor([0, 1]), torch.tensor([[0.0, 9, 4, 5], [0, 9, 5, 5]]))
     assert all(found)
 
 
