@@ -36,7 +36,7 @@ def ablation(*, threads: int, quick: bool) -> Iterator[Measure]:
     """Operations and seconds of a sweep over one batch, over those of a full forward pass for every head."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    from pellucid.heads.ablating import sweep_heads
+    from pellucid.heads.weighing.ablating import sweep_heads
 
     for shape in QUICK if quick else FULL:
         found = opened(shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import Measure, against_floor
@@ -49,7 +49,10 @@ def statistics(*, threads: int, quick: bool) -> Iterator[Measure]:
 
 
 def memory(*, quick: bool) -> Iterator[Measure]:
-    """Peak memory of the sweep over ten times the text, each size in a fresh process."""
+    """Peak memory of the sweep over ten times the text, each size in a fresh process.
+
+    The larger text is the smaller one over and over: with other sentences, the longest of them would tell.
+    """
     small, large = (1_000, 5_000) if quick else (10_000, WORDS)
     what = f"memory: statistics of heads, {large:,} over {small:,} words"
     try:
@@ -58,7 +61,7 @@ def memory(*, quick: bool) -> Iterator[Measure]:
     except MissingInput as missing:
         yield unmeasured(what, str(missing))
         return
-    peaks = {size: told_by(MODULE, str(size), "0", "1", threads=1) for size in (small, large)}
+    peaks = {size: told_by(MODULE, str(small), "0", "1", str(size // small), threads=1) for size in (small, large)}
     ratio = peaks[large]["peak"] / peaks[small]["peak"]
     note = "; ".join(
         f"{size:,} words: peak {told['peak'] / MB:.0f} MB, {told['loaded'] / MB:.0f} MB of it before the sweep"
@@ -67,8 +70,11 @@ def memory(*, quick: bool) -> Iterator[Measure]:
     yield Measure(what, None, None, None, ratio, GROWTH, ratio <= GROWTH, rounds=1, note=f"ratio of peaks; {note}")
 
 
-def text_of(words: int) -> Corpus:
-    """The first sentences of UD English train with about so many words, in memory: the plain forward reads no file."""
+def text_of(words: int, times: int = 1) -> Corpus:
+    """The first sentences of UD English train with about so many words, in memory: the plain forward reads no file.
+
+    With `times`, they come as often, in documents of their own.
+    """
     from pellucid import Corpus
 
     corpus = Corpus.conllu(treebank("train"))
@@ -77,10 +83,16 @@ def text_of(words: int) -> Corpus:
         total, sentences = total + len(sentence.words), sentences + 1
         if total >= words:
             break
-    return Corpus.of(list(corpus.take(sentences)), name="UD English")
+    first = list(corpus.take(sentences))
+    again = [
+        replace(sentence, id=f"{sentence.id} {time}", document=f"{sentence.document} {time}")
+        for time in range(1, times)
+        for sentence in first
+    ]
+    return Corpus.of([*first, *again], name="UD English")
 
 
-def measured(words: int, rounds: int, threads: int) -> dict[str, Any]:
+def measured(words: int, rounds: int, threads: int, times: int = 1) -> dict[str, Any]:
     """The sweep and the plain forward in this process, in turns; or one sweep, and its peak."""
     import torch
 
@@ -89,7 +101,8 @@ def measured(words: int, rounds: int, threads: int) -> dict[str, Any]:
     from pellucid.heads import functions, head_collectors, shapes, statistics
 
     torch.set_num_threads(threads)
-    corpus, model = text_of(words), Model.load(minilm(), device="cpu", attention="eager")  # all patterns are wanted
+    corpus = text_of(words, times)
+    model = Model.load(minilm(), device="cpu", attention="eager")  # all patterns are wanted
     told: dict[str, Any] = {"loaded": peak_memory()}
 
     def swept() -> None:
@@ -117,4 +130,4 @@ def measured(words: int, rounds: int, threads: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(measured(*(int(argument) for argument in sys.argv[1:]))))

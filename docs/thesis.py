@@ -11,9 +11,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from pellucid.studies import thesis_figures as figures
-from pellucid.studies import thesis_rows as rows
-from pellucid.studies.thesis_tables import Study, read, write
+from pellucid.studies.thesis import figures, rows
+from pellucid.studies.thesis.tables import Study, read, write
 from pellucid.views import figure_bytes
 
 PAGE = Path(__file__).parent / "thesis.md"

@@ -7,15 +7,15 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from pellucid import attribution, heads, neurons, overview, similarity
-from pellucid.heads.functions import HeadFunctions
-from pellucid.heads.statistics import MEASURES, HeadStatistics
+from pellucid import Corpus, attribution, heads, identifiability, neurons, overview, similarity
+from pellucid.heads.roles.functions import HeadFunctions
+from pellucid.heads.roles.statistics import MEASURES, HeadStatistics
 from pellucid.model import Model
 from pellucid.results import Provenance, Result, Table
 from pellucid.train import learning_curves
 from tests.found_by_hand import with_twin
-from tests.heads import test_statistics as head_sweep
 from tests.heads.built_models import grammar_corpus, planted, repeated_corpus
+from tests.heads.roles import test_statistics as head_sweep
 from tests.neurons import test_contexts as unit_sweep
 from tests.overview import test_norms as norm_sweep
 from tests.overview import test_surprise as word_sweep
@@ -80,6 +80,19 @@ def statistics_by_hand() -> Result:
 
 def selective_by_hand() -> Result:
     return neurons.selective(unit_sweep.found(with_twin(unit_sweep.MODEL)), top=12, seed=5)
+
+
+def ranking_by_hand() -> Result:
+    from tests.neurons import planted
+
+    return neurons.probeless(planted.model(), planted.corpus().take(60), concept="upos", sites="neurons.*")
+
+
+def reading_by_hand() -> Result:
+    from tests.neurons import planted
+
+    names = [planted.names()["NOUN"], "neurons.1:0", "resid.1:3"]
+    return neurons.read(planted.model(), planted.corpus().take(60), neurons=names, concept="upos", contexts=4)
 
 
 def norms_by_hand() -> Result:
@@ -196,3 +209,23 @@ def many_functions(layers: int, count: int) -> HeadFunctions:
             "skipped": Table.of_rows({"function": [], "why": []}),
         },
     )
+
+
+def _short_texts() -> Corpus:
+    return Corpus.of(
+        ["the old dog sleeps", "a cat runs to the keys", "the red cabinet", "a dog and a cat", "old keys are red"]
+    )
+
+
+def freedom_by_hand() -> Result:
+    return identifiability.attention(Model.load(network("gpt2"), tokenizer=word_tokenizer()), _short_texts())
+
+
+def token_identity_by_hand() -> Result:
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    several = Corpus.of([sentence.text for sentence in _short_texts()] * 2)
+    return identifiability.tokens(model, several, maps=("identity", "linear"), progress=False)
+
+
+def mixing_by_hand() -> Result:
+    return identifiability.mixing(Model.load(network("gpt2"), tokenizer=word_tokenizer()), _short_texts())

@@ -14,6 +14,19 @@ import pytest
 from pellucid.cli import main
 from pellucid.results import ABOUT, ARRAYS, Result, kinds
 from pellucid.views import figure_svg
+from tests.neurons.probe_results import (
+    agreement_by_hand,
+    curves_by_hand,
+    distribution_by_hand,
+    experts_by_hand,
+    gaussian_by_hand,
+    layers_by_hand,
+    polysemy_by_hand,
+    probe_by_hand,
+    spread_by_hand,
+    stability_by_hand,
+    trajectories_by_hand,
+)
 from tests.overlaps import faults
 from tests.results_by_hand import (
     ablations_by_hand,
@@ -23,6 +36,7 @@ from tests.results_by_hand import (
     clustered_heads_by_hand,
     convergence_by_hand,
     epochs_by_hand,
+    freedom_by_hand,
     generation_by_hand,
     grid_by_hand,
     head_ablation_by_hand,
@@ -30,13 +44,17 @@ from tests.results_by_hand import (
     head_shapes_by_hand,
     importance_by_hand,
     matches_by_hand,
+    mixing_by_hand,
     norms_by_hand,
     over_corpus_by_hand,
     pruning_by_hand,
+    ranking_by_hand,
+    reading_by_hand,
     selective_by_hand,
     significance_by_hand,
     statistics_by_hand,
     surprise_by_hand,
+    token_identity_by_hand,
     training_by_hand,
     trust_by_hand,
 )
@@ -55,6 +73,22 @@ FACTORIES: dict[str, Callable[[], Result]] = {
     "heads.ablation": head_ablation_by_hand,
     "heads.importance": importance_by_hand,
     "heads.statistics": statistics_by_hand,
+    "identifiability.attention": freedom_by_hand,
+    "identifiability.mixing": mixing_by_hand,
+    "identifiability.tokens": token_identity_by_hand,
+    "neurons.agreement": agreement_by_hand,
+    "neurons.distribution": distribution_by_hand,
+    "neurons.evaluation": curves_by_hand,
+    "neurons.expert_share": experts_by_hand,
+    "neurons.per_layer": layers_by_hand,
+    "neurons.polysemy": polysemy_by_hand,
+    "neurons.spread": spread_by_hand,
+    "neurons.stability": stability_by_hand,
+    "neurons.trajectories": trajectories_by_hand,
+    "neurons.gaussian": gaussian_by_hand,
+    "neurons.probe": probe_by_hand,
+    "neurons.ranking": ranking_by_hand,
+    "neurons.reading": reading_by_hand,
     "neurons.selective": selective_by_hand,
     "overview.norms": norms_by_hand,
     "overview.surprise": surprise_by_hand,
@@ -68,8 +102,8 @@ FACTORIES: dict[str, Callable[[], Result]] = {
 }
 """How the tests make a result of every kind, by running its analysis on a small sweep made by hand."""
 
-ONE_DRAW = {"train.curves"}
-"""Kinds without an interval: a training is one draw, and none of it is resampled."""
+ONE_DRAW = {"neurons.agreement", "neurons.polysemy", "train.curves"}
+"""Kinds without an interval: a training is one draw, and rankings are compared or counted as they are."""
 ONE_TEXT = {"attribution", "attribution.ablations", "attribution.generation"}
 """Kinds on one text: there is nothing to resample, and no chance without another model."""
 MOST_FIELDS = 8

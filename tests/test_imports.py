@@ -21,7 +21,7 @@ ORDER = [
     ("families", "concordance", "reading"),
     ("overview", "attribution", "similarity"),
     ("train",),  # watches similarity grow; its tasks measure what a model can do
-    ("heads", "neurons"),
+    ("heads", "identifiability", "neurons"),
     ("views",),
     ("report",),
     ("studies",),
@@ -33,6 +33,7 @@ ALLOWED = {
     ("results", "views"),  # a result draws itself
     ("results", "overview"),
     ("results", "heads"),
+    ("results", "identifiability"),
     ("results", "neurons"),
     ("results", "similarity"),
     ("results", "attribution"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pellucid.uncertainty import jackknife, over_groups, t_quantile
+from pellucid.uncertainty import jackknife, over_documents, over_groups, t_quantile
 
 
 def of_groups(groups: list[np.ndarray], statistic, **options):
@@ -111,3 +111,27 @@ def test_groups_of_a_view_are_left_out_in_turn_and_empty_ones_are_none():
     assert with_empty.resampled.startswith("3 document groups")
     alone = interval_of({0: [1.0, 2.0], 1: []})  # leaving out the only group with words leaves nothing to measure
     assert alone.low is None
+
+
+def test_whole_documents_are_left_out_together():
+    values = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0], [8.0, 0.0], [9.0, 7.0]])
+    whole, found = over_documents(values, ["a", "a", "b", "c", "c"])
+    expected, wanted = of_groups([values[:2], values[2:3], values[3:]], mean)
+    np.testing.assert_allclose(whole, expected)
+    np.testing.assert_allclose((found.low, found.high), (wanted.low, wanted.high))
+    assert found.resampled == wanted.resampled
+
+
+def test_many_documents_make_ten_groups_and_one_makes_no_interval():
+    values = np.random.default_rng(0).normal(size=(57, 2))
+    _, found = over_documents(values, [str(number) for number in range(57)])
+    groups = [values[[number * 10 // 57 == group for number in range(57)]] for group in range(10)]
+    np.testing.assert_allclose(found.low, of_groups(groups, mean)[1].low)
+    assert over_documents(values, ["one"] * 57)[1].low is None
+
+
+def test_another_statistic_than_the_mean():
+    """Sums over counts, as ratios over texts of unequal length need them."""
+    values = np.array([[2.0, 1.0], [6.0, 3.0], [1.0, 4.0]])
+    whole, _ = over_documents(values, ["a", "b", "c"], lambda part: part[:, 0].sum(keepdims=True) / part[:, 1].sum())
+    assert whole == pytest.approx(9 / 8)

@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pellucid import attribution, heads, neurons, overview, similarity, studies, train, views, zoo
+    from pellucid import attribution, heads, identifiability, neurons, overview, similarity, studies, train, views, zoo
     from pellucid.collect.build import build_store
+    from pellucid.collect.class_histograms import ClassHistograms
     from pellucid.collect.classes import ClassMoments
     from pellucid.collect.counts import HeadCounts
     from pellucid.collect.divergence import HeadDivergence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pellucid.collect.surprise import Surprise
     from pellucid.collect.sweep import sweep
     from pellucid.collect.topk import TopContexts
+    from pellucid.collect.traces import Traces
     from pellucid.corpus import Corpus, Sentence
     from pellucid.errors import PellucidError
     from pellucid.model import Batch, Captured, Edit, Generation, Model, Run, Site
@@ -36,6 +38,7 @@ __version__ = "0.3.0"
 _HOMES = {
     "Batch": "pellucid.model.batch",
     "Captured": "pellucid.model.run",
+    "ClassHistograms": "pellucid.collect.class_histograms",
     "ClassMoments": "pellucid.collect.classes",
     "Corpus": "pellucid.corpus",
     "DocumentSample": "pellucid.collect.documents",
@@ -58,16 +61,29 @@ _HOMES = {
     "Surprise": "pellucid.collect.surprise",
     "TokenSample": "pellucid.collect.sample",
     "TopContexts": "pellucid.collect.topk",
+    "Traces": "pellucid.collect.traces",
     "build_store": "pellucid.collect.build",
     "replay": "pellucid.collect.replay",
     "sweep": "pellucid.collect.sweep",
 }
-_PACKAGES = ("attribution", "heads", "neurons", "overview", "similarity", "studies", "train", "views", "zoo")
+_PACKAGES = (
+    "attribution",
+    "heads",
+    "identifiability",
+    "neurons",
+    "overview",
+    "similarity",
+    "studies",
+    "train",
+    "views",
+    "zoo",
+)
 """Topics that are reached through the package: `pellucid.heads.statistics(found)`."""
 
 __all__ = [
     "Batch",
     "Captured",
+    "ClassHistograms",
     "ClassMoments",
     "Corpus",
     "DocumentSample",
@@ -90,10 +106,12 @@ __all__ = [
     "Surprise",
     "TokenSample",
     "TopContexts",
+    "Traces",
     "__version__",
     "attribution",
     "build_store",
     "heads",
+    "identifiability",
     "neurons",
     "overview",
     "replay",

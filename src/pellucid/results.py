@@ -32,6 +32,7 @@ WIDTH = 7.2
 _PACKAGES = (
     "pellucid.overview",
     "pellucid.heads",
+    "pellucid.identifiability",
     "pellucid.neurons",
     "pellucid.similarity",
     "pellucid.attribution",
@@ -90,6 +91,8 @@ class Result:
     """One phrase per measure: what it is, and its unit."""
     chance: ClassVar[str] = "chance"
     """What `null` is, in a few words."""
+    gaps: ClassVar[bool] = False
+    """Whether things may be missing, such as heads that a layer has lost: all of their measures are NaN."""
 
     axes: Axes
     values: Array
@@ -109,12 +112,13 @@ class Result:
 
     def __post_init__(self) -> None:
         _settle_axes(self)
+        missing = np.isnan(self.values).all(0, keepdims=True) if self.gaps and np.ndim(self.values) else False
         for name in _CELLS:
             given = getattr(self, name)
             if given is not None:
                 array = _frozen(np.asarray(given, dtype=np.float64))
                 _check_shape(f"{name!r}", array, self.axes)
-                _check_finite(f"{name!r}", array, self.axes)
+                _check_finite(f"{name!r}", np.where(missing, 0.0, array), self.axes)
                 object.__setattr__(self, name, array)
         if (self.low is None) != (self.high is None):
             raise ResultError("A result has both ends of its interval, or neither.")
@@ -203,7 +207,7 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """All of the result as one JSON object; the numbers are nested lists."""
         told = self._about()
-        told.update({name: None if cell is None else cell.tolist() for name, cell in self._cells().items()})
+        told.update({name: None if cell is None else _plain(cell) for name, cell in self._cells().items()})
         for name, table in self.tables.items():
             told["tables"][name]["columns"] = {column: array.tolist() for column, array in table.columns.items()}
         return told
@@ -343,6 +347,13 @@ def _frozen(array: Array) -> Array:
     copy = np.array(array, dtype=np.str_) if array.dtype.kind in "OU" else np.array(array, order="C")
     copy.setflags(write=False)
     return copy
+
+
+def _plain(array: Array) -> list[Any]:
+    """Nested lists, with None for what is missing."""
+    plain = array.astype(object)
+    plain[np.isnan(array)] = None
+    return plain.tolist()
 
 
 def _size(axes: Axes) -> int:

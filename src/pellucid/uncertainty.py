@@ -99,3 +99,16 @@ def _t_distribution(value: float, freedom: int) -> float:
         term *= upper / (upper + 1) * cosine**2
     within = 2 / math.pi * (angle + sine * total) if odd else sine * total
     return (1 + within) / 2
+
+
+def over_documents(
+    values: Array, documents: Sequence[str], statistic: Callable[[Array], Array] = lambda part: part.mean(axis=0)
+) -> tuple[Array, Interval]:
+    """A statistic of numbers [n, …] of texts (their mean), and its jackknife interval over groups of documents."""
+    order = {name: number for number, name in enumerate(dict.fromkeys(documents))}
+    count = min(GROUPS, len(order))
+    group = np.array([order[name] * count // len(order) for name in documents])
+    without = [statistic(values[group != number]) for number in range(count)] if count > 1 else []
+    sizes = [float((group == number).sum()) for number in range(count)] if count > 1 else []
+    whole = statistic(values)
+    return whole, jackknife(whole, without, sizes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from urllib.parse import unquote
 
 import pytest
 
@@ -37,11 +39,19 @@ def test_a_page_with_the_planted_heads(cli, folder, tmp_path):
     assert result.kind == "heads.functions"
     assert result.provenance.command.startswith("pellucid heads")
     page = (out / "heads.html").read_text(encoding="utf-8")
-    for text in ("heads have a function", "look at it", "Attention by layer: parts of speech", "Shapes", "Holm"):
+    for text in ("heads have a function", "example 3", "Attention by layer: parts of speech", "Shapes", "Holm"):
         assert text in page, text
     views = sorted(path.name for path in (out / "views").iterdir())
-    assert "head-0-0-positional.html" in views
-    assert all(f'href="views/{name}"' in page for name in views)
+    assert "sentence-1.html" in views
+    assert all(f'href="views/{name}#state=' in page for name in views)
+    cells = re.findall(r'<a href="(views/[^"#]*)#state=([^"]*)" aria-label="head (\d)\.(\d), ([^"]*)">', page)
+    assert len(cells) == 8  # every cell of the map leads to its own head
+    for file, state, layer, head, _ in cells:
+        assert (out / file).is_file()
+        assert json.loads(unquote(state)) == {"layer": int(layer), "heads": [int(head)]}
+    assert {(layer, head): told for _, _, layer, head, told in cells}["0", "2"] == "rare words"
+    drawn = (out / "figures" / "head_functions.svg").read_text(encoding="utf-8")
+    assert drawn.count('xlink:href="../views/sentence-') == 8  # seen from the folder of the figure
     for name in ("head_shapes", "head_tags", "head_relations"):
         assert Result.load(out / "results" / name).kind in ("heads.shapes", "heads.alignment")
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 
 import pytest
 
 import pellucid.report.build as build
 from pellucid.cli import demo
+from pellucid.model import Model
 from pellucid.report import all_sections
 from tests.report.test_html import Reader
+from tests.report.test_pruning import pruning
 
 TEXT = """the old dog runs
 a red cat sleeps near the cabinet
@@ -167,3 +170,19 @@ def test_a_demo_that_fails_keeps_the_earlier_one(cli, small_demo, monkeypatch):
     assert cli("demo")[0] == 2
     assert files(small_demo / "pellucid-demo") == before
     assert [path.name for path in small_demo.iterdir()] == ["pellucid-demo"]
+
+
+def test_a_folder_of_a_pruning_is_shown_or_refused(cli, gpt2_folder, notes, few, tmp_path):
+    made, fingerprint = pruning(), Model.load(gpt2_folder).fingerprint
+    told = {"name": "some texts", "sentences": 40}
+    origin = replace(made.provenance, models=({"name": "a model", "fingerprint": fingerprint},), corpus=told)
+    (tmp_path / "pruned").mkdir()
+    replace(made, provenance=origin).save(tmp_path / "pruned" / "result")
+    words = ("report", gpt2_folder, "--corpus", notes, "--no-control", "--pruning")
+    code, _, told = cli(*words, tmp_path / "pruned", "-o", tmp_path / "out")
+    assert code == 0, told
+    assert "How few heads are needed" in text_of(tmp_path / "out")
+    code, _, told = cli(*words, tmp_path / "nothing", "-o", tmp_path / "other")
+    assert code == 2
+    assert "nothing" in told
+    assert not (tmp_path / "other").exists()

@@ -70,7 +70,7 @@ def test_show_prints_a_sweep(cli, folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--collect", "momens resid.*"], "no collector called 'momens'; there are class-moments"),
+        (["--collect", "momens resid.*"], "no collector called 'momens'; there are attention-freedom, class-"),
         (["--collect", "moments resid.9"], "No site matches 'resid.9'"),
         (["--collect", "moments resid.* pair=all"], "has no option pair; it has"),
         (["--collect", "class-moments resid.*"], "also needs label"),

@@ -152,6 +152,45 @@ def test_every_link_as_counted_by_hand(causal):
         assert {offset: count for offset, count in enumerate(told, start=-20) if count} == dict(offsets[kind]), kind
 
 
+def test_texts_with_rare_words_by_hand():
+    """Uniform weights but for one head's: most words of a text must look at its rarest word, ties counting."""
+    third = Sentence.of_words(["dog", "sees", "the", "dog"], id="3")
+    sentences = [TREE, SHORT, third]
+    words = words_of(sentences)
+    weights = weights_of(words, causal=False, seed=0) * 0 + 0.01
+    rare = {0: 2, 2: 1}  # `sees`, the first of the rarest two of TREE, and the rarest of the third text
+    for row, target in rare.items():
+        token = words.index[row].tolist().index(target)
+        queries = [place for place, word in enumerate(words.index[row].tolist()) if word >= 0]
+        weights[row, 0, queries, token] = 0.5  # head 0: every word
+        few = [place for place in queries if int(words.index[row, place]) < len(sentences[row].words) // 2]
+        weights[row, 1, few, token] = 0.5  # head 1: half of the words of each text, which are not most
+        more = [place for place in queries if int(words.index[row, place]) <= len(sentences[row].words) // 2]
+        weights[row, 2, more, token] = 0.5  # head 2: one word more than half
+        for head, looking in enumerate((queries, few, more)):
+            rest = [place for place in queries if place not in looking]
+            weights[row, head, rest, words.index[row].tolist().index(0)] = 0.5  # all others at the first word
+    collector = HeadTargets()
+    model = facts({Site("pattern", 0): (HEADS, 9)}, causal=False)
+    accumulator = collector.open(replace(setting([model]), pilot=State({}, {"frequent": FREQUENT})))
+    accumulator.see("pattern.0", weights, words)
+    found, cases = collector.view(accumulator.state(), setting([model])).texts("pattern.0")
+    chance = np.array([2 / 6, 2 / 2, 1 / 4])  # in SHORT both words are the rarest, so looking at any is a hit
+    assert cases == pytest.approx([3, chance.sum(), (chance * (1 - chance)).sum()])
+    assert found[0].tolist() == [3, 1, 3]
+    missed = np.array([0, 1, 0]) - chance
+    assert found[1] == pytest.approx([((1 - chance) ** 2).sum(), (missed**2).sum(), ((1 - chance) ** 2).sum()])
+
+
+def test_where_queries_look_back_the_chance_of_a_text_is_that_of_its_middle_query():
+    words = Sentence.of_words(["the", "dog", "sees", "the", "dog"])
+    view = viewed([words], causal=True)
+    # rarest in sight: dog of 2 words, sees of 3, of 4, of 5; most of four queries are three, by chance as the third
+    assert view.texts("pattern.0")[1] == pytest.approx([1, 1 / 4, 3 / 16])
+    hits = view.links("pattern.0")[view.kinds.index("rare"), 0]
+    assert view.texts("pattern.0")[0][0].tolist() == (hits >= 3).astype(float).tolist()
+
+
 def test_the_attention_of_uniform_heads_is_the_chance_of_links():
     view = viewed([TREE, SHORT], causal=False)
     at = view.kinds.index("nsubj to dependent")
@@ -268,6 +307,14 @@ def test_without_counts_no_word_is_rare():
     view = viewed([TREE], causal=False, frequent=None)
     assert not view.facts["counted"]
     assert view.cases("pattern.0")[view.kinds.index("rare"), 0] == 0
+    assert view.texts("pattern.0")[1].tolist() == [0, 0, 0]
+
+
+def test_a_sweep_kept_before_texts_were_counted_is_told_so():
+    view = viewed([TREE], causal=False)
+    old = replace(view, sums={name: array for name, array in view.sums.items() if not name.startswith("texts/")})
+    with pytest.raises(SweepError, match="make it again"):
+        old.texts("pattern.0")
 
 
 def test_nan_in_padding_is_not_read_and_elsewhere_is_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,10 +11,12 @@ import pellucid.report.build as build
 from pellucid.collect.moments import Moments
 from pellucid.corpus import Corpus
 from pellucid.errors import PellucidError
+from pellucid.heads import Pruning
 from pellucid.model import Model
 from pellucid.report import Section, report
 from pellucid.report.sections import card, corpus, made
 from tests.report.test_html import Reader
+from tests.report.test_pruning import pruning
 
 TEXTS = ["the old dog runs", "a red cat sleeps near the cabinet", "the keys are old", "the dog and the cat"] * 5
 MOMENTS = Moments("resid.*", pairs="units", groups=True)
@@ -164,4 +167,28 @@ def test_words_that_were_cut_or_windowed_are_told(model, only, tmp_path):
     assert f"(1 of them) were cut, with a loss of {120 - model.limit} words" in cut
     with pytest.raises(PellucidError, match="takes at most"):
         report(model, long, tmp_path / "refused", long="refuse")
+    assert not (tmp_path / "refused").exists()
+
+
+def test_a_given_pruning_is_shown_among_the_sections(model, texts, only, tmp_path):
+    only(section("Mine", 52), section("Later", 54))
+    made = pruning()
+    told = replace(
+        made.provenance,
+        models=({"name": model.name, "fingerprint": model.fingerprint},),
+        corpus={"name": "other texts", "sentences": 1234},
+    )
+    mine = replace(made, provenance=told)
+    page = report(model, texts, tmp_path / "out", control=False, pruning=mine)
+    about = json.loads((tmp_path / "out" / "result.json").read_text())
+    titles = [each["title"] for each in about["sections"]]
+    assert titles[titles.index("Mine") + 1] == "How few heads are needed"
+    assert titles.index("Later") > titles.index("How few heads are needed")
+    text = Reader(page.read_text(encoding="utf-8")).text
+    assert "With 3 (50%) it has 0.840" in text
+    assert "on 1,234 sentences of other texts" in text
+    assert Pruning.load(tmp_path / "out" / "results" / "pruning").axes == mine.axes
+    other = replace(mine, provenance=replace(told, models=({"name": "another", "fingerprint": "x"},)))
+    with pytest.raises(PellucidError, match="made with 'another', and this report is on"):
+        report(model, texts, tmp_path / "refused", control=False, pruning=other)
     assert not (tmp_path / "refused").exists()

@@ -15,13 +15,13 @@ from pellucid.attribution.methods import METHODS
 from pellucid.cli import main
 from pellucid.corpus import Corpus, Sentence
 from pellucid.model import Model
-from pellucid.studies import qa_figures
-from pellucid.studies import qa_measures as measures
-from pellucid.studies.qa import SCALES, SEED, _encoded, compute_study, measured, tiny
-from pellucid.studies.qa_claims import claims
-from pellucid.studies.qa_page import write_page
-from pellucid.studies.qa_tables import NUMBERS, Measured, Study, read, write
-from pellucid.studies.thesis_tables import StudyError
+from pellucid.studies.claims import StudyError
+from pellucid.studies.qa import figures as qa_figures
+from pellucid.studies.qa import measures
+from pellucid.studies.qa.claims import claims
+from pellucid.studies.qa.page import write_page
+from pellucid.studies.qa.running import SCALES, SEED, _encoded, compute_study, measured, tiny
+from pellucid.studies.qa.tables import NUMBERS, Measured, Study, read, write
 from tests.overlaps import faults
 from tests.tiny_models import opened
 
@@ -360,7 +360,7 @@ def test_every_layers_own_path_on_request(model):
 
 
 def test_right_and_wrong_are_both_shown(study):
-    from pellucid.studies.qa import _show
+    from pellucid.studies.qa.running import _show
 
     shown, asked = [], []
     for number, right in enumerate([True, True, True, False, False]):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.studies.thesis_tables import read
+from pellucid.studies.thesis.tables import read
 
 DOCS = Path(__file__).parents[2] / "docs"
 

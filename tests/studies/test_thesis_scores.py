@@ -16,9 +16,9 @@ from pellucid.similarity.nulls import drawn_correlations
 from pellucid.similarity.pair import SimilarityError, pair_of_rows
 from pellucid.similarity.presets import google_mean, thesis_svcca
 from pellucid.similarity.sampled import Samples, SampleSet
-from pellucid.studies import thesis_words as words
-from pellucid.studies.thesis_arrays import Wide, canonical, folded, scores, shuffled
-from pellucid.studies.thesis_chance import google_null
+from pellucid.studies.thesis import words
+from pellucid.studies.thesis.arrays import Wide, canonical, folded, scores, shuffled
+from pellucid.studies.thesis.chance import google_null
 from pellucid.uncertainty import jackknife
 
 

@@ -13,12 +13,13 @@ from pellucid.cli import main
 from pellucid.model import Batch, Model
 from pellucid.similarity.cka import debiased_cka
 from pellucid.similarity.pair import pair_of_rows
-from pellucid.studies import thesis_rows as rows
-from pellucid.studies.thesis import RANDOM_SEED, SCALES, compute, generated, slow_epochs, wikitext
-from pellucid.studies.thesis_claims import claims
-from pellucid.studies.thesis_claims_layers import cut_of, settled
-from pellucid.studies.thesis_gather import Reader, grouping_of, running_text
-from pellucid.studies.thesis_tables import FORMAT, KINDS, Score, Study, StudyError, read, write
+from pellucid.studies.claims import StudyError
+from pellucid.studies.thesis import rows
+from pellucid.studies.thesis.claims import claims
+from pellucid.studies.thesis.claims_layers import cut_of, settled
+from pellucid.studies.thesis.gather import Reader, grouping_of, running_text
+from pellucid.studies.thesis.running import RANDOM_SEED, SCALES, compute, generated, slow_epochs, wikitext
+from pellucid.studies.thesis.tables import FORMAT, KINDS, Score, Study, read, write
 from pellucid.train import Run
 from pellucid.train.architectures import build
 

@@ -261,7 +261,7 @@ def test_memory_does_not_grow_with_epochs(tmp_path):
         gc.collect()
         held.append(tracemalloc.get_traced_memory()[0])
     dynamics, most = Dynamics.open(tmp_path / "run"), list[int]()
-    for epochs in ([0, 7, 8], None):
+    for epochs in ([0, 7, 8], [0, 7, 8], None):  # the first fills what is kept for good, such as caches
         gc.collect()
         tracemalloc.reset_peak()
         dynamics.convergence(epochs=epochs, interval=False)
@@ -269,7 +269,7 @@ def test_memory_does_not_grow_with_epochs(tmp_path):
     tracemalloc.stop()
     state = (tmp_path / "run/dynamics/epoch-0002" / SAMPLE).stat().st_size
     assert held[-1] - held[0] < 2 * state, "five looks leave something behind"
-    assert most[1] - most[0] < 3 * state, "nine epochs take more than three"
+    assert most[2] < 1.5 * most[1], "nine epochs take more than three"
 
 
 # -- comparisons -----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pellucid.heads.importance import HeadImportance
+from pellucid.heads.weighing.importance import HeadImportance
 from pellucid.results import Provenance, ResultError
 from pellucid.views import figure_svg
 from pellucid.views.importance_maps import importance_maps

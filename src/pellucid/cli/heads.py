@@ -49,6 +49,9 @@ def heads(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A folder for the page; it must be new or empty.")
     ] = None,
+    side: Annotated[
+        str, typer.Option(help="Of an encoder–decoder: source (the encoder's heads) or target (the decoder's).")
+    ] = "source",
     label: Annotated[str, typer.Option(help="The label of words by which attention is also summed.")] = "upos",
     long: sweeping.Long = "window",
     sweep: Annotated[
@@ -63,7 +66,8 @@ def heads(
 ) -> None:
     """Find what each attention head does: fixed offsets, syntax, rare words, sinks, induction, repeated words.
 
-    With grouped queries a head is a query head. Without arcs or repeated words, what cannot be told is named.
+    With grouped queries a head is a query head. Without arcs or repeated words, what cannot be told is named. Heads
+    that look from one text at another (cross-attention) have none of these functions.
     """
     from contextlib import nullcontext
 
@@ -75,20 +79,21 @@ def heads(
         check_free(out)
     read, opened = shape.open(corpus), opening.open(model)
     with nullcontext() if sweep is None else options.resumable(sweep):
-        found = run(opened, read, head_collectors(opened, label=label), folder=sweep, long=long, **asdict(running))
+        collectors = head_collectors(opened, label=label, side=side)
+        found = run(opened, read, collectors, folder=sweep, long=long, side=side, **asdict(running))
     command = shlex.join(["pellucid", *sys.argv[1:]])
     result = functions(found, **asdict(rules))
     result = replace(result, provenance=replace(result.provenance, command=command))
     page = None
     if out is not None:
         from pellucid.heads import shapes
-        from pellucid.heads.examples import examples
-        from pellucid.heads.sweeping import reading_stack
+        from pellucid.heads.roles.examples import examples
         from pellucid.report.heads import write_heads
 
-        alone = reading_stack(opened.sites) == ""  # a view of an encoder–decoder needs both of its texts
-        shown = examples(opened, read, result, found.corpus_words) if alone else []
-        page = write_heads(out, result, shapes(found), _aligned(found), model=opened, found=shown, command=command)
+        shown = examples(opened, read, result, found.corpus_words, side=side)
+        page = write_heads(
+            out, result, shapes(found), _aligned(found), model=opened, found=shown, command=command, side=side
+        )
     if json:
         print_json(result.to_json())
         return
@@ -126,8 +131,7 @@ def _print(result: HeadFunctions) -> None:
             numbers = f"{result.values[at]:.3f}", f"{result.null[at]:.3f}", f"{tests[at]:.2g}"
             rows.append((name, function, told, *numbers))
     right = ["score", "chance", "corrected p"]
-    every = len(result.axes["layer"]) * len(result.axes["head"])
-    title = f"{len(result.labels)} of {every} heads have a function"
+    title = f"{len(result.labels)} of {int(result.present.sum())} heads have a function"
     if rows:
         print_table(["head", "function", "offset or relation", *right], rows, title=title, right=right)
     else:

@@ -71,7 +71,7 @@ def importance(
     With grouped queries a head is a query head. Heads are named LAYER.HEAD, after encoder, decoder or cross.
     """
     from pellucid.heads import importance as weigh
-    from pellucid.heads.importance import checked_methods
+    from pellucid.heads.weighing.importance import checked_methods
     from pellucid.report.importance import write_importance
     from pellucid.saving import check_free
 
@@ -134,7 +134,7 @@ def _print(result: HeadImportance) -> None:
         console().print(f"{name}: {result.measures[name]}")
     console().print(f"chance: {result.chance}")
     console().print(f"interval: {result.resampled}")
-    for told in ("note", "notice"):
+    for told in ("note", "lrp note", "notice"):
         if told in result.provenance.arguments:
             console().print(f"{told}: {result.provenance.arguments[told]}")
 

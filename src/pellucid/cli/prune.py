@@ -120,7 +120,7 @@ def prune(
 
 def _finish(model: Model, result: Pruning, out: Path, command: str, *, json: bool) -> None:
     """Writes the page, and prints what was found and where it is."""
-    from pellucid.heads.smaller import saved_in
+    from pellucid.heads.pruning.smaller import saved_in
     from pellucid.report.pruning import PAGE, sentences, write_pruning
 
     notes, costs = _notes(model, out)
@@ -140,7 +140,7 @@ def _finish(model: Model, result: Pruning, out: Path, command: str, *, json: boo
 
 def _notes(model: Model, out: Path) -> tuple[list[str], dict[str, int]]:
     """What the smaller model costs beside the whole one, and how it was saved; or why it was not."""
-    from pellucid.heads.smaller import cost, saved_in
+    from pellucid.heads.pruning.smaller import cost, saved_in
     from pellucid.model import Model
 
     saved = saved_in(out / "model")

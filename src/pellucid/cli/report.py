@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console
+
+if TYPE_CHECKING:
+    from pellucid.heads import Pruning
 
 EXAMPLES = """Examples: pellucid report ./my-model --corpus notes.txt -o my-report ;
 pellucid report zoo:lm --corpus grammar:500 --quick"""
@@ -41,6 +44,9 @@ def report(
     sweep: Annotated[
         Path | None, typer.Option(help="Keep the pass over the text here, to go on after an interruption.")
     ] = None,
+    pruning: Annotated[
+        Path | None, typer.Option(help="The folder that `pellucid prune` made of this model, to be shown too.")
+    ] = None,
     *,
     running: sweeping.Running,
     shape: corpora.CorpusShape,
@@ -51,6 +57,7 @@ def report(
     from pellucid.saving import check_free
 
     check_free(out)
+    known = None if pruning is None else _pruning(pruning)
     read = shape.open(corpus)
     opened = opening.open(model)
     with nullcontext() if sweep is None else options.resumable(sweep):
@@ -65,9 +72,18 @@ def report(
             sweep_folder=sweep,
             **asdict(running),
             command=shlex.join(["pellucid", *sys.argv[1:]]),
+            pruning=known,
             say=teller(),
         )
     console().print(f"The report is in {page}")
+
+
+def _pruning(folder: Path) -> Pruning:
+    """The result in a folder that `pellucid prune` made, or that is the result's own."""
+    from pellucid.heads import Pruning
+
+    inside = folder / "result"
+    return Pruning.load(inside if inside.is_dir() else folder)
 
 
 def teller() -> Callable[[str], None]:

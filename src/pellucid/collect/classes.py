@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,12 +23,15 @@ from pellucid.collect.sums import (
     pilot_mean,
     shift_of,
 )
+from pellucid.collect.value_groups import by_group, grouped_value, of_groups, united
 from pellucid.errors import SweepError, listing
 
 if TYPE_CHECKING:
     from pellucid.collect.words import WordBatch
 
 COVARIANCES = ("none", "diagonal", "full")
+_COMMON = ("shift", "unlabelled")
+"""Arrays of a state that hold for all values."""
 _ROWS = 128
 """Rows, sorted by value, that are summed by one product: so its cost does not grow with the number of values."""
 
@@ -38,13 +42,14 @@ class ClassMoments(Collector):
     for `covariance` `"diagonal"` Σ(x−c)² per unit, for `"full"` Σ(x−c)(x−c)ᵀ per site.
 
     `label="word"` takes the words themselves, in small letters. Values appear as they are met; rows without a value are
-    only counted.
+    only counted. `groups` keeps every document group apart, for intervals.
     """
 
     kind: ClassVar[str] = "class-moments"
     sites: Patterns
     label: str = field(kw_only=True)
     covariance: str = field(default="none", kw_only=True)
+    groups: bool = field(default=False, kw_only=True)
     memory_limit: int = field(default=4 * 2**30, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -77,24 +82,23 @@ class ClassMoments(Collector):
         moved = _moved(right, columns, left.arrays["shift"])
         values = sorted({*left.facts["values"], *right.facts["values"]})
         self.check(columns, len(values))
-        number = {value: place for place, value in enumerate(values)}
         arrays: dict[str, Array] = {"shift": left.arrays["shift"]}
         arrays["unlabelled"] = left.arrays["unlabelled"] + right.arrays["unlabelled"]
-        for name, array in left.arrays.items():
-            if name in arrays:
-                continue
-            total = np.zeros((len(values), *array.shape[1:]), array.dtype)
-            total[[number[value] for value in left.facts["values"]]] = array
-            total[[number[value] for value in right.facts["values"]]] += moved[name]
-            arrays[name] = total
+        for name in left.arrays:
+            if name not in arrays:
+                arrays[name] = united(left, right, values, name, moved[name])
         return State(arrays, {**left.facts, "values": values})
 
     def view(self, state: State, setting: Setting) -> ClassMomentsView:
-        return ClassMomentsView(Columns(state.facts["keys"], state.facts["widths"]), state)
+        columns = Columns(state.facts["keys"], state.facts["widths"])
+        if not self.groups:
+            return ClassMomentsView(columns, state)
+        parts = by_group(state, _COMMON)
+        return ClassMomentsView(columns, of_groups(list(parts.values()), state, _COMMON), parts)
 
     def memory(self, setting: Setting, groups: int) -> int:
         """Bytes of the shift and of one value: how many values there are is not known beforehand."""
-        return self.check(self._columns(setting), 1)
+        return self.check(self._columns(setting), groups if self.groups else 1)
 
     def check(self, columns: Columns, values: int) -> int:
         """Bytes of a state with so many values; over the limit raises."""
@@ -135,10 +139,34 @@ def _moved(state: State, columns: Columns, shift: Array) -> dict[str, Array]:
 
 @dataclass(frozen=True, eq=False)
 class ClassMomentsView:
-    """Means, variances and covariances of rows by the value of a label; variances divide by n."""
+    """Means, variances and covariances of rows by the value of a label; variances divide by n.
+
+    `parts` are the document groups, if they were kept apart; a value that a group lacks has no rows there, and its mean
+    is the shift.
+    """
 
     columns: Columns
     state: State
+    parts: Mapping[int, State] = field(default_factory=dict[int, State])
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Numbers of the document groups that have rows; none unless they were kept apart."""
+        return tuple(self.parts)
+
+    def group(self, number: int) -> ClassMomentsView:
+        """The moments of one document group alone."""
+        return ClassMomentsView(self.columns, self.parts[number])
+
+    def without(self, number: int) -> ClassMomentsView:
+        """The moments of all rows but those of one document group, for the jackknife."""
+        rest = [part for group, part in self.parts.items() if group != number]
+        return ClassMomentsView(self.columns, of_groups(rest, self.state, _COMMON))
+
+    @property
+    def label(self) -> str:
+        """The label whose values tell the rows apart."""
+        return self.state.facts["label"]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -163,7 +191,7 @@ class ClassMomentsView:
     def means(self, key: str) -> Array:
         """The mean row of every value, [values, width]."""
         place = self._place(key)
-        return self.state.arrays["shift"][place] + self.state.arrays["sum"][:, place] / self.counts[:, None]
+        return self.state.arrays["shift"][place] + self.state.arrays["sum"][:, place] / self._divisors
 
     def mean(self, value: str, key: str) -> Array:
         """The mean row of one value, [width]."""
@@ -171,8 +199,13 @@ class ClassMomentsView:
 
     def variances(self, key: str) -> Array:
         """The variance of every unit for every value, [values, width]."""
-        offset = self.state.arrays["sum"][:, self._place(key)] / self.counts[:, None]
-        return np.maximum(0.0, self._squares(key) / self.counts[:, None] - offset**2)
+        offset = self.state.arrays["sum"][:, self._place(key)] / self._divisors
+        return np.maximum(0.0, self._squares(key) / self._divisors - offset**2)
+
+    @property
+    def _divisors(self) -> Array:
+        """Rows of each value, [values, 1]; 1 where a document group has none."""
+        return np.maximum(self.counts, 1)[:, None]
 
     def variance(self, value: str, key: str) -> Array:
         """The variance of every unit for one value, [width]."""
@@ -234,6 +267,7 @@ class _ClassSums(Accumulator):
         self._columns, self._shift, self._collector = columns, shift, collector
         self._buffer = RowBuffer(columns, shift, device)
         self._codes = np.zeros(BLOCK, np.int64)
+        self._some = torch.empty(_ROWS, columns.total, device=device)
         self._values: dict[str, int] = {}
         self._counts: list[int] = []
         self._sums: dict[str, Tensor] = {}
@@ -248,6 +282,8 @@ class _ClassSums(Accumulator):
 
     def add(self, batch: WordBatch) -> None:
         labels = batch.labels(self._collector.label)
+        if self._collector.groups:
+            labels = [None if value is None else grouped_value(batch.group, value) for value in labels]
         chosen = [number for number, value in enumerate(labels) if value is not None]
         self._unlabelled += len(labels) - len(chosen)
         if not chosen:
@@ -292,26 +328,28 @@ class _ClassSums(Accumulator):
         self._grow(len(self._values))
         order = np.argsort(self._codes[:count], kind="stable")
         codes = self._codes[:count][order]
-        rows = self._buffer.rows[torch.from_numpy(order).to(self._device)]
+        places = torch.from_numpy(order).to(self._device)
         with exact_products():
             for start in range(0, count, _ROWS):
-                self._add_sums(rows[start : start + _ROWS], codes[start : start + _ROWS])
+                some = places[start : start + _ROWS]
+                rows = torch.index_select(self._buffer.rows, 0, some, out=self._some[: len(some)])
+                self._add_sums(rows, codes[start : start + _ROWS])
             if self._collector.covariance == "full":
-                self._add_products(rows, codes)
+                self._add_products(self._buffer.rows[places], codes)
         wrong = (~torch.isfinite(self._sums["sum"][np.unique(codes)]).all(0)).nonzero()
         if len(wrong):
             raise SweepError(not_finite(self._columns, int(wrong[0, 0])))
         self._buffer.clear()
 
     def _add_sums(self, rows: Tensor, codes: Array) -> None:
-        """Adds Σx (and Σx²) by value, as the product of a one-hot matrix [values, rows] with the rows."""
+        """Adds Σx (and Σx²) by value, as the product of a one-hot matrix [values, rows] with rows that are used up."""
         values, place = np.unique(codes, return_inverse=True)
         hot = torch.zeros(len(values), len(codes), device=self._device)
         hot[torch.from_numpy(place).to(self._device), torch.arange(len(codes), device=self._device)] = 1.0
         where = torch.from_numpy(values).to(self._device)
         self._sums["sum"][where] += (hot @ rows).double()
         if "square" in self._sums:
-            self._sums["square"][where] += (hot @ rows.square()).double()
+            self._sums["square"][where] += (hot @ rows.square_()).double()
 
     def _add_products(self, rows: Tensor, codes: Array) -> None:
         """Adds Σxxᵀ of every value and key."""

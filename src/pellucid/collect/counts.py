@@ -39,8 +39,8 @@ _LONG = 192
 """Tokens up to which sub-words are summed to words by a matrix product."""
 _TINY = 1e-37
 """Taken for 0 in logarithms, so that 0·ln 0 is 0."""
-_AT_ONCE = 2**23
-"""Weights measured at a time, so that their copies stay small."""
+_AT_ONCE = 2**17
+"""Weights measured at a time, so that their copies stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -284,6 +284,16 @@ class WordWeights:
         self.largest, best = self.between.max(-1)
         self.best = torch.where(self.largest > 0, best, -1)
 
+    @cached_property
+    def columns(self) -> Tensor:
+        """Attention that each word gets, summed over queries, [B, heads, W]."""
+        return self.between.sum(1)
+
+    @cached_property
+    def singles(self) -> Tensor:
+        """Attention that each single token gets, summed over queries, [B, heads, R]."""
+        return self.alone.sum(1)
+
 
 def _multiplied(by_query: Tensor, keys: WordKeys) -> tuple[Tensor, Tensor]:
     """Weights on tokens [B, W, H, T] summed to words and single tokens by a product, which is quick for short texts."""
@@ -315,17 +325,15 @@ def summed(found: WordWeights, keys: WordKeys, offsets: int) -> tuple[Tensor, Te
     between, confidence, best = found.between, found.largest, found.best
     heads, device, bins = between.shape[2], between.device, 2 * offsets + 3
     entropy = _entropy(found)
-    first = _mass(between, keys.first_word) + _mass(found.alone, keys.first_extra)
-    other = _mass(between, keys.other_word) + _mass(found.alone, keys.other_extra)
-    sink = found.sink
+    columns, singles, sink = found.columns, found.singles, found.sink
     if keys.words.pooling == "all":  # special tokens may have a column and a row, and are neither word nor query
         query = keys.query.to(device)[:, :, None]
-        first, other = (_mass(between * query[..., None], marks) for marks in (keys.first_word, keys.other_word))
-        alone = found.alone * query[..., None]
-        first, other = first + _mass(alone, keys.first_extra), other + _mass(alone, keys.other_extra)
+        columns, singles = ((part * query[..., None]).sum(1) for part in (between, found.alone))
         between = between * keys.is_word.to(device)[:, None, None, :] * query[..., None]
         confidence, best = between.max(-1)
         entropy, sink = entropy * query, sink * query
+    first = _mass(columns, keys.first_word) + _mass(singles, keys.first_extra)
+    other = _mass(columns, keys.other_word) + _mass(singles, keys.other_extra)
     parts = [confidence, confidence**2, entropy, entropy**2]
     sums = [part.double().sum((0, 1)) for part in parts]
     sums += [part.double() for part in _along(between.sum(0).double())]
@@ -369,11 +377,11 @@ def _logarithms(weights: Tensor) -> Tensor:
     return weights.clamp(min=_TINY).log_().mul_(weights).sum(-1)
 
 
-def _mass(weights: Tensor, chosen: Tensor) -> Tensor:
-    """The weight [B, W, heads, keys] on chosen keys [B, keys] of each text, summed: [heads]."""
+def _mass(columns: Tensor, chosen: Tensor) -> Tensor:
+    """The attention [B, heads, keys] on chosen keys [B, keys] of each text, summed: [heads]."""
     if not bool(chosen.any()):
-        return weights.new_zeros(weights.shape[2])
-    return torch.einsum("bhk,bk->h", weights.sum(1), chosen.to(weights))
+        return columns.new_zeros(columns.shape[1])
+    return torch.einsum("bhk,bk->h", columns, chosen.to(columns))
 
 
 class _Counts(Accumulator):

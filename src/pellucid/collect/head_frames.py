@@ -59,6 +59,7 @@ class Frame:
             tag = self.tag.flatten()
             parts |= {"queries": row, "places": query, "first": self.first, "tagged": (tag >= 0).nonzero()[:, 0]}
             parts |= {"tag": tag[tag >= 0], "at": self.expected}
+            parts |= {f"text {name}": getattr(links.texts, name) for name in ("cell", "queries", "chance")}
             self._here[device] = {name: part.to(device) for name, part in parts.items()}
         return self._here[device]
 
@@ -67,9 +68,11 @@ class Frame:
         even = self.even
         assert even is not None
         cases = np.concatenate([self.links.cases, even.links[:, 1].double().numpy()], axis=1)
+        texts = self.links.texts.chance.numpy()
         return {
             "kinds/cases": cases,
             "kinds/distances": self.links.offsets.astype(np.float64),
+            "texts/cases": np.array([len(texts), texts.sum(), (texts * (1 - texts)).sum()]),
             "tags/chance": even.tags[:, 0].numpy(),
             "offsets/cases": self.at,
             "rows/chance": even.rows[:, 0].numpy(),
@@ -79,11 +82,12 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """Sums over one batch of one layer: `links` [kinds, 2, heads], `spread` [kinds, heads], `tags` [tags, heads],
-    `offsets` [offsets, 2, heads], `rows` [ROWS, heads], and `sink` [B, heads], all float64."""
+    """Sums over one batch of one layer: `links` [kinds, 2, heads], `spread` [kinds, heads], `texts` [2, heads], `tags`
+    [tags, heads], `offsets` [offsets, 2, heads], `rows` [ROWS, heads], and `sink` [B, heads], all float64."""
 
     links: Tensor
     spread: Tensor
+    texts: Tensor
     tags: Tensor
     offsets: Tensor
     rows: Tensor
@@ -100,7 +104,8 @@ class Taken:
 
     def arrays(self) -> dict[str, Array]:
         """The sums by the names they are kept under."""
-        named = {"kinds/sums": self.links, "kinds/spread": self.spread, "tags/mass": self.tags}
+        named = {"kinds/sums": self.links, "kinds/spread": self.spread, "texts/sums": self.texts}
+        named |= {"tags/mass": self.tags}
         named |= {"offsets/sums": self.offsets, "rows/sums": self.rows}
         return {name: part.cpu().numpy() for name, part in named.items()}
 
@@ -109,17 +114,18 @@ def taken(found: WordWeights, frame: Frame) -> Taken:
     """What the heads of one layer do with their attention between words."""
     here = frame.on(found.between.device)
     size, width, heads, _ = found.between.shape
-    columns = found.between.sum(1)  # [B, H, W] attention that each word gets
-    links, spread = _on_links(found, here, frame.kinds)
+    columns = found.columns
+    links, spread, texts = _on_links(found, here, frame.kinds)
     tags = columns.new_zeros(frame.tags, heads, dtype=torch.float64)
     by_word = columns.transpose(1, 2).reshape(size * width, heads)
     tags.index_add_(0, here["tag"], by_word[here["tagged"]].double())
     rows, sink = _rows(found, columns, frame)
-    return Taken(links, spread, tags, _on_offsets(found.best, here, frame), rows, sink)
+    return Taken(links, spread, texts, tags, _on_offsets(found.best, here, frame), rows, sink)
 
 
-def _on_links(found: WordWeights, here: Mapping[str, Tensor], kinds: int) -> tuple[Tensor, Tensor]:
-    """Hits and attention on links, [kinds, 2, heads], and squared deviations of hits by sentence, [kinds, heads]."""
+def _on_links(found: WordWeights, here: Mapping[str, Tensor], kinds: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Hits and attention on links, [kinds, 2, heads], and squared deviations of hits by text, [kinds, heads]; texts in
+    which most queries hit a rarest word, and their squared deviations from chance, [2, heads]."""
     row, query, key = here["row"], here["query"], here["key"]
     heads = found.best.shape[2]
     hits = (found.best[row, query] == key[:, None]).float()
@@ -128,7 +134,9 @@ def _on_links(found: WordWeights, here: Mapping[str, Tensor], kinds: int) -> tup
     sums = cells.new_zeros(kinds, 2 * heads).index_add_(0, here["kind"], cells)
     apart = (cells[:, :heads] - here["expected"][:, None]) ** 2
     spread = cells.new_zeros(kinds, heads).index_add_(0, here["kind"], apart)
-    return sums.view(kinds, 2, heads), spread
+    most = (2 * cells[here["text cell"], :heads] > here["text queries"][:, None]).double()
+    texts = torch.stack([most.sum(0), ((most - here["text chance"][:, None]) ** 2).sum(0)])
+    return sums.view(kinds, 2, heads), spread, texts
 
 
 def _on_offsets(best: Tensor, here: Mapping[str, Tensor], frame: Frame) -> Tensor:
@@ -148,7 +156,7 @@ def _on_offsets(best: Tensor, here: Mapping[str, Tensor], frame: Frame) -> Tenso
 def _rows(found: WordWeights, columns: Tensor, frame: Frame) -> tuple[Tensor, Tensor]:
     """`ROWS` [ROWS, heads], and the sink mass of every text, [B, heads]."""
     here = frame.on(columns.device)
-    alone = found.alone.sum(1)  # [B, H, R]
+    alone = found.singles
     first = columns.gather(2, here["first"].clamp(min=0)[:, None, None].expand(-1, columns.shape[1], 1))[..., 0]
     sink = (alone.sum(-1) + first * (here["first"] >= 0)[:, None]).double()
     vertical = columns.amax(-1)

@@ -26,6 +26,7 @@ RARE, SAME, FOLLOWED = "rare", "same word", "followed before"
 """Links other than those of the dependency tree: to the least frequent word that a query sees, to the same word
 elsewhere, and to the word that came after an earlier occurrence of the query's word."""
 FIXED = (RARE, SAME, FOLLOWED)
+_RARE = FIXED.index(RARE)
 TO_HEAD, TO_DEPENDENT = "to head", "to dependent"
 """Directions of a relation: the dependent looks at its head, or the head at its dependent."""
 CASES = ("n", "expected", "variance", "mass")
@@ -54,12 +55,26 @@ class Names:
 
 
 @dataclass(frozen=True, eq=False)
+class Texts:
+    """The texts of a batch with a rarest word in sight: their `cell` among the links, how many `queries` see one, and
+    the chance that most of these hit it if all look at one random place, all [texts].
+
+    A query whose share of rarest words in sight is p hits for u < p, with one u for the whole text: most queries hit
+    as often as the middle one of them does, counted from the largest p.
+    """
+
+    cell: Tensor
+    queries: Tensor
+    chance: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Links:
     """The links of one batch, sorted by cell; a cell is a sentence and a kind.
 
     `row`, `query`, `key` and `cell` [L] say where a link is; `kind` and `expected` [cells] of what kind a cell is, and
     how many hits chance gives it; `cases` [kinds, 3] are the first of `CASES`, and `offsets` [kinds, 2·reach + 1]
-    counts the queries that have a link at each offset.
+    counts the queries that have a link at each offset. `texts` are the cells of rare words.
     """
 
     row: Tensor
@@ -70,6 +85,7 @@ class Links:
     expected: Tensor
     cases: Array
     offsets: Array
+    texts: Texts
 
 
 class Seen:
@@ -215,4 +231,13 @@ def _sorted(found: Array, seen: Seen, kinds: int, reach: int) -> Links:
         torch.from_numpy(np.bincount(np.searchsorted(cells, own), chance, len(cells))),
         np.stack([np.bincount(own % kinds, part, kinds) for part in parts], axis=1),
         offsets,
+        _texts(np.searchsorted(cells, own[own % kinds == _RARE]), chance[own % kinds == _RARE]),
     )
+
+
+def _texts(cell: Array, chance: Array) -> Texts:
+    """The texts that some queries with a rarest word in sight are of, from each query's cell and chance."""
+    order = np.lexsort((-chance, cell))  # by text, the largest chance first
+    cells, start, queries = np.unique(cell[order], return_index=True, return_counts=True)
+    middle = chance[order][start + queries // 2]  # one more than half must hit
+    return Texts(*(torch.from_numpy(np.ascontiguousarray(part)) for part in (cells, queries, middle)))

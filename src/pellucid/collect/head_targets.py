@@ -30,8 +30,9 @@ class HeadTargets(Collector):
     For every dependency relation in both directions, the rarest word in sight (by the corpus's own counts), the same
     word elsewhere and what followed it before: hits of the largest weight, attention, what a largest weight on a random
     visible word would hit, and the offsets at which these words stand (up to `reach`), all over queries that can see
-    such a word. Attention on every value of `label`; hits at offsets up to `offsets`; how vertical, diagonal and
-    block-like patterns are. Squared deviations of each sentence from chance come along, for tests.
+    such a word; and texts in which most words hit a rarest one. Attention on every value of `label`; hits at offsets up
+    to `offsets`; how vertical, diagonal and block-like patterns are. Squared deviations of each text from chance come
+    along, for tests.
     """
 
     kind: ClassVar[str] = "head-targets"
@@ -169,6 +170,14 @@ class HeadTargetsView:
     def cases(self, key: str) -> Array:
         """`CASES` of every kind of link, [kinds, 4]."""
         return self._of(f"kinds/cases/{self._frame(key)}")
+
+    def texts(self, key: str) -> tuple[Array, Array]:
+        """Texts in which most queries hit a rarest word, and Σ over texts of (that − chance)², [2, heads]; n, expected
+        and variance of texts with such a word, [3]."""
+        name = f"texts/cases/{self._frame(key)}"
+        if name not in self.sums and self.n(key):
+            raise SweepError("This sweep was kept before texts with rare words were counted; make it again.")
+        return self._of(f"texts/sums/{self._number(key)}"), self._of(name)
 
     def distances(self, key: str) -> Array:
         """Queries with a link at each offset from −reach to reach, [kinds, 2·reach + 1]."""

@@ -66,7 +66,9 @@ class Runner:
         )
 
     def pilot(self, shard: Shard, sentences: Sequence[Sentence]) -> States:
-        """What a batch from the middle of the first shard tells all shards beforehand."""
+        """What a batch from the middle of the first shard tells all shards beforehand; run only for who reads rows."""
+        if not any(collector.rows for collector in self.job.collectors.values()):
+            return {}
         batch = shard.batches[len(shard.batches) // 2]
         read = self._read(shard, sentences, batch.members)
         rows, _ = self._within_memory(lambda: self._together(read, batch, {}))

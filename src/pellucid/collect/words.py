@@ -258,26 +258,33 @@ class Words:
         Rows of words that do not count are zero.
         """
         size, heads, length, keys = weights.shape
-        flat = weights.transpose(1, 2).reshape(size * length, heads * keys)
-        first, later, share = self._query_places(weights.device)
+        flat = weights.reshape(size * heads * length, keys)
+        first, later, share = self._query_places(heads, weights.device)
         result = flat.index_select(0, first).float()
         for target, source in later:  # each word at most once, so the order of its sum is fixed
             result.index_add_(0, target, flat.index_select(0, source).float())
+        result = result.view(size * self.width, heads * keys)
         result *= share[:, None]
         return result.view(size, self.width, heads, keys)
 
-    def _query_places(self, device: torch.device) -> tuple[Tensor, list[tuple[Tensor, Tensor]], Tensor]:
-        """Flat places of every word's first sub-word; of the later ones, with the word; 1 / sub-words (0 for words that
-        do not count, whose place is the row's first token). Made once."""
-        key = f"query places on {device}"
+    def _query_places(self, heads: int, device: torch.device) -> tuple[Tensor, list[tuple[Tensor, Tensor]], Tensor]:
+        """Flat places [B · heads · T] of every word's first sub-word in every head; of the later ones, with the word's
+        own place [B · W · heads]; 1 / sub-words (0 for words that do not count, whose place is the row's first token).
+        Made once."""
+        key = f"query places of {heads} heads on {device}"
         if key not in self.shared:
             size, length = self.index.shape
+            every = torch.arange(heads)
             place = torch.zeros(size, self.width, dtype=torch.long)
             for rows, words, places in self.ranks[:1]:
                 place[rows, words] = places
-            first = (torch.arange(size)[:, None] * length + place).flatten().to(device)
+
+            def source(rows: Tensor, places: Tensor) -> Tensor:
+                return ((rows[..., None] * heads + every) * length + places[..., None]).flatten().to(device)
+
+            first = source(torch.arange(size)[:, None], place)
             later = [
-                ((rows * self.width + words).to(device), (rows * length + places).to(device))
+                (((rows * self.width + words)[:, None] * heads + every).flatten().to(device), source(rows, places))
                 for rows, words, places in self.ranks[1:]
             ]
             share = torch.where(self.counted, 1 / self.pieces.clamp(min=1), 0.0).flatten().to(device)

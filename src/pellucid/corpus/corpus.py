@@ -10,6 +10,7 @@ from typing import Any
 
 from pellucid.corpus.identity import contents, contents_of, dataset_identity, files_identity, fingerprint_of
 from pellucid.corpus.info import CorpusInfo, gather
+from pellucid.corpus.labelling import Labelling, labelled
 from pellucid.corpus.readers.conllu import is_newdoc, read_conllu
 from pellucid.corpus.readers.files import PathName, any_line, checked
 from pellucid.corpus.readers.hub import Source, read_dataset
@@ -97,6 +98,13 @@ class Corpus:
         if n < 1 or not 0 <= i < n:
             raise CorpusError(f"There is no shard {i} of {n}; shards count from 0 to one less than their number.")
         return self._derived(f"{self.name} (shard {i} of {n})", partial(_dealt, self, i, n), f"shard {i} of {n}")
+
+    def labelled(self, labelling: Labelling) -> Corpus:
+        """The same sentences with one label more, worked out while reading: `labelling` is a `neurons.Concept`."""
+        if labelling.plain:
+            return self
+        ready = labelling.prepared(self)
+        return self._derived(self.name, partial(_labelled, self, ready), f"label {ready.rule}")
 
     def _derived(self, name: str, read: Read, step: str | None) -> Corpus:
         identify = None if step is None else partial(_after, self, step)
@@ -388,6 +396,10 @@ def _kept(parent: Corpus, keep: Callable[[Sentence], bool]) -> Iterator[Sentence
             yield sentence
     if read and not kept:
         raise CorpusError(f"The filter kept none of the {read} sentences of {parent.name}: loosen it.")
+
+
+def _labelled(parent: Corpus, labelling: Labelling) -> Iterator[Sentence]:
+    return labelled(parent, labelling)
 
 
 def _dealt(parent: Corpus, i: int, n: int) -> Iterator[Sentence]:

@@ -1,18 +1,18 @@
 """Attention heads: what each of them looks at."""
 
-from pellucid.heads.ablation import HeadAblation, ablation
-from pellucid.heads.alignment import HeadAlignment, alignment
-from pellucid.heads.clusters import HeadClusters, clusters
-from pellucid.heads.functions import HeadFunctions, functions
-from pellucid.heads.gate_training import GateSettings
-from pellucid.heads.gates import HardConcrete, HeadGates
-from pellucid.heads.importance import HeadImportance, importance
-from pellucid.heads.measuring import Measured, Score, measured
-from pellucid.heads.pruning import Pruning, prune, pruned
-from pellucid.heads.shapes import HeadShapes, shapes
-from pellucid.heads.smaller import cost, kept_heads, save_smaller, smaller
-from pellucid.heads.statistics import HeadStatistics, statistics
-from pellucid.heads.sweeping import head_collectors
+from pellucid.heads.pruning.gate_training import GateSettings
+from pellucid.heads.pruning.gates import HardConcrete, HeadGates
+from pellucid.heads.pruning.pruning import Pruning, prune, pruned
+from pellucid.heads.pruning.smaller import cost, kept_heads, save_smaller, smaller
+from pellucid.heads.roles.alignment import HeadAlignment, alignment
+from pellucid.heads.roles.clusters import HeadClusters, clusters
+from pellucid.heads.roles.functions import HeadFunctions, functions
+from pellucid.heads.roles.shapes import HeadShapes, shapes
+from pellucid.heads.roles.statistics import HeadStatistics, statistics
+from pellucid.heads.roles.sweeping import head_collectors
+from pellucid.heads.weighing.ablation import HeadAblation, ablation
+from pellucid.heads.weighing.importance import HeadImportance, importance
+from pellucid.heads.weighing.measuring import Measured, Score, measured
 
 __all__ = [
     "GateSettings",

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pellucid.report.page import Written, page
 from pellucid.report.section import Section, Subject, all_sections, gathered
 from pellucid.report.sheet import Sheet
+from pellucid.results import ResultError
 from pellucid.saving import whole_folder
 
 if TYPE_CHECKING:
     from pellucid.collect.found import Found
     from pellucid.corpus import Corpus
+    from pellucid.heads import Pruning
     from pellucid.model import Model
 
 FORMAT = 1
@@ -49,6 +51,7 @@ def report(
     token_budget: int | None = None,
     command: str | None = None,
     marker: str | None = None,
+    pruning: Pruning | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Path:
     """Reads a corpus with a model once, and writes a folder with report.html; returns the path of that file.
@@ -56,16 +59,18 @@ def report(
     `control` reads the same text with a randomly initialised model of the same architecture, made from `seed`. `quick`
     reads the first 200 sentences only. `long`, `engine`, `workers`, `threads`, `token_budget` and `sweep_folder` (where
     the pass is kept, to go on after an interruption) are those of `sweep`. `command` and `marker` are noted in the
-    folder's result.json; `say` is told what is being done.
+    folder's result.json; `pruning` is one of this model, to be shown too; `say` is told what is being done.
     """
     from pellucid.collect.sweep import sweep
 
     started = time.perf_counter()
+    if pruning is not None:
+        _check_pruning(model, pruning)
     tell = say or (lambda _: None)
     place = Path(folder)
     with whole_folder(place) as work:
         subject = _subject(model, corpus, quick=quick, control=control, seed=seed, command=command, started=started)
-        reasons = {section: section.absent(subject) for section in all_sections()}
+        reasons = {section: section.absent(subject) for section in _sections(pruning)}
         present = [section for section, reason in reasons.items() if reason is None]
         models = [model] if subject.twin is None else [model, subject.twin]
         found = sweep(
@@ -82,6 +87,24 @@ def report(
         written = [_written(section, reason, work, subject, found, tell) for section, reason in reasons.items()]
         _write(work, subject, found, written, marker)
     return place / "report.html"
+
+
+def _sections(pruning: Pruning | None) -> tuple[Section, ...]:
+    """All sections, and that of a pruning where one is given: it needs a training of its own."""
+    if pruning is None:
+        return all_sections()
+    from pellucid.report.pruning import section_of
+
+    return tuple(sorted((*all_sections(), section_of(pruning)), key=lambda section: section.order))
+
+
+def _check_pruning(model: Model, pruning: Pruning) -> None:
+    """Raises where a pruning is of another model."""
+    made = pruning.provenance.models[0]
+    if made["fingerprint"] != model.fingerprint:
+        raise ResultError(
+            f"The pruning was made with {made['name']!r}, and this report is on {model.name!r}; give one of this model."
+        )
 
 
 def _subject(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from pellucid.report.html import Html, element
+from pellucid.report.html import Html, element, escaped
 
 _CUTS = (
     re.compile(r"<\?xml.*?\?>", re.DOTALL),
@@ -19,8 +20,12 @@ _OPENING = re.compile(r"<svg\b([^>]*)>")
 _LENGTH = re.compile(r'\swidth="([\d.]+)(pt|px|)"')
 
 
-def inlined(svg: str, *, prefix: str, alt: str) -> Html:
-    """An SVG file's drawing as part of a page: no names from elsewhere, its ids made its own by a prefix."""
+def inlined(svg: str, *, prefix: str, alt: str, links: Mapping[str, str] | None = None) -> Html:
+    """An SVG file's drawing as part of a page: no names from elsewhere, its ids made its own by a prefix.
+
+    `links` say of the addresses that the drawing leads to what is there; addresses are of the file, in a folder of its
+    own, and become those of the page beside that folder.
+    """
     for cut in _CUTS:
         svg = cut.sub("", svg)
     svg = svg.replace("xlink:href=", "href=")
@@ -34,11 +39,15 @@ def inlined(svg: str, *, prefix: str, alt: str) -> Html:
     assert view is not None and length is not None, "a figure without a size"
     pixels = float(length[1]) * (4 / 3 if length[2] == "pt" else 1)
     inside = svg[opening.end() : svg.rindex("</svg>")].strip()
+    for address, told in (links or {}).items():
+        here = element("a", element("title", told), href=address.removeprefix("../"), aria_label=told)
+        opening_tag = here.removesuffix("</a>")
+        inside = re.sub(rf'<a href="{re.escape(escaped(address))}"[^>]*>', lambda _, tag=opening_tag: tag, inside)
     return element(
         "svg",
         Html(inside),
         viewBox=view[1],
-        role="img",
+        role="group" if links else "img",
         aria_label=alt,
         style=f"--natural:{pixels:.0f}px",
     )

@@ -6,66 +6,65 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pellucid.report.head_examples import Shown, write_examples
 from pellucid.report.html import Cell, Row, element, joined, number
 from pellucid.report.page import Written, page
-from pellucid.report.section import Section
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
 
 if TYPE_CHECKING:
     from pellucid.heads import HeadAlignment, HeadFunctions, HeadShapes
-    from pellucid.heads.examples import Example
+    from pellucid.heads.roles.examples import Example
     from pellucid.model import Model
 
+UNEVEN = (
+    "The layers differ in how many heads they have, as they do after pruning: heads are counted from 0 in each layer, "
+    "and the places of those that a layer has not stay empty."
+)
 EXPLANATION = "What each attention head looks for, tried on every word of the text and told beside chance."
 MOST_ROWS = 60
 """Heads with a function that the page lists one by one; with more, the file alone has them."""
 
 
 def show_functions(
-    sheet: Sheet, result: HeadFunctions, *, model: Model | None = None, found: Sequence[Example] = ()
+    sheet: Sheet, result: HeadFunctions, *, model: Model, found: Sequence[Example] = (), side: str = "source"
 ) -> None:
     """Counts in words, the map, a row for every head with a function, and examples to open."""
+    from pellucid.views import function_map
+
     sheet.result(result, name="head_functions")
-    every = [(layer, head) for layer in result.axes["layer"] for head in result.axes["head"]]
-    labels = result.labels
+    labels, every = result.labels, int(result.present.sum())
     told = [f"{len(result.heads(str(name)))} {name}" for name in result.axes["measure"] if result.heads(str(name))]
     counts = ", ".join(told) if told else "none of the functions below"
-    sheet.text(f"{len(labels)} of {len(every)} heads have a function: {counts}. A head may have several.")
+    sheet.text(f"{len(labels)} of {every} heads have a function: {counts}. A head may have several.")
+    if not result.present.all():
+        sheet.note(UNEVEN)
     skipped = result.table("skipped").columns
     for name, why in zip(skipped["function"].tolist(), skipped["why"].tolist(), strict=True):
         sheet.note(f"Not tried: {name}, because {why}.")
+    shown = write_examples(sheet, model, found, side=side)
+    cells = shown.of_cells(result)
+    leads = (
+        " A cell opens the head on the sentence where it does its main function most clearly; a head without one on "
+        "the first of these sentences."
+    )
     sheet.figure(
-        result.plot(width=WIDTH),
+        function_map(result, width=WIDTH, links={place: f"../{link.address}" for place, link in cells.items()}),
         name="head_functions",
         caption="Every cell is a head, in the colour of its main function; a small square is its second one. Written "
-        "in cells: the offset of positional heads (−1 is the word before) and the relation of syntactic ones.",
+        "in cells: the offset of positional heads (−1 is the word before) and the relation of syntactic ones."
+        + (leads if cells else ""),
         alt=f"Map of {len(result.axes['layer'])} layers by {len(result.axes['head'])} heads, coloured by function.",
+        links={f"../{link.address}": link.told for link in cells.values()},
     )
-    links = _views(sheet, model, found) if model is not None else {}
     if labels:
-        _labelled(sheet, result, links)
+        _labelled(sheet, result, shown)
     _rules(sheet, result)
 
 
-def _views(sheet: Sheet, model: Model, found: Sequence[Example]) -> dict[str, str]:
-    """Writes a view of each example's head and sentence; the files by the head's name and function."""
-    from pellucid.views import head_view
-
-    files: dict[str, str] = {}
-    for example in found:
-        name = f"head-{example.layer}-{example.head}-{example.function.replace(' ', '-')}"
-        view = head_view(
-            model, example.sentence.text, state={"layer": example.layer, "heads": [example.head]}, title=None
-        )
-        (sheet.folder / "views").mkdir(exist_ok=True)
-        view.save(sheet.folder / "views" / f"{name}.html")
-        sheet.files.append(f"views/{name}.html")
-        files[f"{example.layer}.{example.head} {example.function}"] = f"views/{name}.html"
-    return files
-
-
-def _labelled(sheet: Sheet, result: HeadFunctions, links: dict[str, str]) -> None:
+def _labelled(sheet: Sheet, result: HeadFunctions, shown: Shown) -> None:
     """A row for every head and function that it has."""
     rows: list[Row] = []
     assert result.null is not None
@@ -78,8 +77,11 @@ def _labelled(sheet: Sheet, result: HeadFunctions, links: dict[str, str]) -> Non
                 at = result.place("measure", function), row, column
                 own = {"positional": labels["offset"], "syntactic": labels["relation"]}.get(function)
                 score, chance = float(result.values[at]), float(result.null[at])
-                file = links.get(f"{row}.{column} {function}")
-                shown = Cell("", None) if file is None else Cell(element("a", "look at it", href=file), file)
+                links = shown.links.get((row, column, function), [])
+                opens = [
+                    element("a", f"example {at}", href=link.address, title=link.told, class_="nowrap")
+                    for at, link in enumerate(links, start=1)
+                ]
                 rows.append(
                     (
                         Cell(name, row * len(result.axes["head"]) + column),
@@ -88,15 +90,15 @@ def _labelled(sheet: Sheet, result: HeadFunctions, links: dict[str, str]) -> Non
                         Cell(number(score), score),
                         Cell(number(chance), chance),
                         Cell(number(float(tests["corrected"][at])), float(tests["corrected"][at])),
-                        shown,
+                        Cell(joined(opens, ", "), " ".join(link.address for link in links)),
                     )
                 )
     right = ["score", "chance", "corrected p"]
-    columns = ["head", "function", "offset or relation", *right, "example"]
+    columns = ["head", "function", "offset or relation", *right, "examples"]
     fold = f"All {len(rows)} functions of heads" if len(rows) > MOST_ROWS else None
     caption = (
-        "Every head with a function. The example opens the head that does it best, on the sentence where it does it "
-        f"most clearly. Interval of the scores in the file: {result.resampled}."
+        "Every head with a function. Examples open the head on the sentences where it does it most clearly. Interval "
+        f"of the scores in the file: {result.resampled}."
     )
     sheet.table(columns, rows, caption=caption, name="head_labels", right=right, fold=fold)
 
@@ -157,7 +159,7 @@ def show_shapes(sheet: Sheet, result: HeadShapes) -> None:
     sheet.result(result, name="head_shapes")
     names = result.classes
     rows: list[Row] = []
-    for shape in sorted(set(names.ravel().tolist())):
+    for shape in sorted(set(names[np.isfinite(result.measure("vertical"))].tolist())):
         own = [
             f"{layer}.{head}"
             for row, layer in enumerate(result.axes["layer"])
@@ -181,23 +183,20 @@ def write_heads(
     model: Model,
     found: Sequence[Example],
     command: str,
+    side: str = "source",
 ) -> Path:
     """A folder with heads.html, the results, tables, figures and views; whole or not at all."""
     with whole_folder(folder) as work:
         sheet = Sheet(work, command)
-        show_functions(sheet, result, model=model, found=found)
+        show_functions(sheet, result, model=model, found=found, side=side)
         sheet.heading("Shapes")
         show_shapes(sheet, shapes)
         for name, what, each in aligned:
             sheet.heading(f"Attention by layer: {what}")
             show_alignment(sheet, each, name=name, what=what)
-        section = Section("What attention heads do", 0, EXPLANATION, render=_nothing)
+        section = Written.filled("What attention heads do", EXPLANATION, sheet)
         about = f"Over {result.provenance.corpus['words']:,} words of {result.provenance.corpus['name']}."
-        text = page(model.name, about, (), [Written(section, sheet, None)])
+        text = page(model.name, about, (), [section])
         (work / "heads.html").write_text(text, encoding="utf-8")
         (work / "command.txt").write_text(command + "\n", encoding="utf-8", errors="replace")
     return folder / "heads.html"
-
-
-def _nothing(*_: object) -> None:
-    """The section is written before the page is put together."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pellucid.report.cells import beside
 from pellucid.report.html import element, interval, joined
 from pellucid.report.page import Written, page
-from pellucid.report.section import Section
+from pellucid.report.pruning import article
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
 
@@ -63,7 +63,7 @@ def show_importance(sheet: Sheet, result: HeadImportance, *, name: str = "import
             ]
         )
     )
-    for told in ("note", "notice"):
+    for told in ("note", "lrp note", "notice"):
         if told in result.provenance.arguments:
             sheet.note(f"{result.provenance.arguments[told]}.")
     sheet.note(HOW)
@@ -82,7 +82,8 @@ def _measured(result: HeadImportance) -> str:
             table.axes["measure"], table.columns["value"].tolist(), table.columns["chance"].tolist(), strict=True
         )
     ]
-    return f"{told}, where the model as it is has a {' and a '.join(scores)}."
+    told_scores = " and ".join(f"{article(score)} {score}" for score in scores)
+    return f"{told}, where the model as it is has {told_scores}."
 
 
 def told_beyond(result: HeadImportance) -> list[str]:
@@ -151,13 +152,9 @@ def write_importance(folder: Path, result: HeadImportance, *, title: str, comman
         show_importance(sheet, result)
         (work / "figures" / "importance.png").write_bytes(figure_bytes(result.plot(), "png"))
         sheet.files.append("figures/importance.png")
-        section = Section("Which heads matter", 0, EXPLANATION, render=_nothing)
+        section = Written.filled("Which heads matter", EXPLANATION, sheet)
         about = "Which attention heads this model needs, by several methods side by side."
-        text = page(title, about, (), [Written(section, sheet, None)])
+        text = page(title, about, (), [section])
         (work / "importance.html").write_text(text, encoding="utf-8")
         (work / "command.txt").write_text(command + "\n", encoding="utf-8", errors="replace")
     return folder / "importance.html"
-
-
-def _nothing(*_: object) -> None:
-    """The section is written before the page is put together."""

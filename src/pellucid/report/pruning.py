@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from pellucid.report.cells import beside
 from pellucid.report.html import number, share
 from pellucid.report.page import Written, page
-from pellucid.report.section import Section
+from pellucid.report.section import Section, Subject
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pellucid.collect.found import Found
     from pellucid.heads import Pruning
 
-PAGE = "pruning.html"
+PAGE, TITLE = "pruning.html", "How few heads are needed"
 EXPLANATION = "How few attention heads the model needs for its task, and which ones."
 HOW = (
     "Every head's output is multiplied by a gate between 0 and 1, which starts open. Gates are trained on the task's "
@@ -58,6 +59,18 @@ def show_pruning(sheet: Sheet, result: Pruning, *, name: str = "pruning") -> Non
     sheet.note(HOW)
 
 
+def section_of(result: Pruning) -> Section:
+    """A section of a report that shows a pruning which was made before."""
+
+    def render(sheet: Sheet, subject: Subject, found: Found) -> None:
+        show_pruning(sheet, result)
+        corpus = result.provenance.corpus
+        told = f"{corpus['sentences']:,} sentences of {corpus['name']}"
+        sheet.note(f"Measured apart from the rest of this report, on {told}.")
+
+    return Section(TITLE, 53, EXPLANATION, render=render)
+
+
 def sentences(result: Pruning) -> list[str]:
     """What a pruning found, in a few sentences."""
     total, left = len(result.gates_at()), result.chosen
@@ -79,9 +92,24 @@ def sentences(result: Pruning) -> list[str]:
         f"With {left} ({share(left / total)}) it has {number(gated)} if learned gates choose them, {number(ordered)} "
         f"by {by}, and {number(drawn)} on average if they are drawn at random."
     )
+    told += _main_score(result)
     if result.provenance.arguments["settings"]["tune"]:
         told.append("The weights were trained along with the gates, but not for the other two ways.")
     return told
+
+
+NAMES = {"bleu": "BLEU", "f1": "F1"}
+
+
+def _main_score(result: Pruning) -> list[str]:
+    """What became of the task's main score, where it is another than the curve's; at the chosen point alone."""
+    if "scores" not in result.tables:
+        return []
+    columns = result.table("scores").columns
+    found = dict(zip(columns["method"].tolist(), columns["score"].tolist(), strict=True))
+    name = NAMES[str(columns["of"][0])]
+    whole, gated, ordered, drawn = (number(found[method]) for method in found)
+    return [f"{name} there: {gated}, {ordered} and {drawn}; with all heads {whole}."]
 
 
 def article(word: str) -> str:
@@ -98,6 +126,18 @@ def _tables(sheet: Sheet, result: Pruning) -> None:
         right=["heads", "left"],
         name="pruning-layers",
     )
+    if "scores" in result.tables:
+        columns = result.table("scores").columns
+        name = NAMES[str(columns["of"][0])]
+        parts = ("method", "heads", "score", "lowest", "highest", "chance")
+        sheet.table(
+            ["method", "heads left", name, "lowest", "highest", "chance"],
+            [tuple(cell.item() for cell in row) for row in zip(*(columns[part] for part in parts), strict=True)],
+            caption=f"{name} with all heads and at the chosen point alone, since it takes long to measure; at random: "
+            "mean, lowest and highest of up to three draws. Without intervals.",
+            right=["heads left", name, "lowest", "highest", "chance"],
+            name="pruning-scores",
+        )
     if "functions" in result.tables:
         columns = result.table("functions").columns
         sheet.table(
@@ -131,12 +171,8 @@ def write_pruning(folder: Path, result: Pruning, *, title: str, command: str, no
         show_pruning(sheet, result)
         (work / "figures" / "pruning.png").write_bytes(figure_bytes(result.plot(), "png"))
         sheet.files.append("figures/pruning.png")
-        section = Section("How few heads are needed", 0, EXPLANATION, render=_nothing)
+        section = Written.filled(TITLE, EXPLANATION, sheet)
         about = "Attention heads removed one after another, and what the model can still do."
-        (work / PAGE).write_text(page(title, about, notes, [Written(section, sheet, None)]), encoding="utf-8")
+        (work / PAGE).write_text(page(title, about, notes, [section]), encoding="utf-8")
         (work / "command.txt").write_text(command + "\n", encoding="utf-8", errors="replace")
     return folder / PAGE
-
-
-def _nothing(*_: object) -> None:
-    """The section is written before the page is put together."""

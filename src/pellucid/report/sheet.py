@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,13 +82,18 @@ class Sheet:
         if name is not None:
             self._write(f"tables/{name}.csv", _csv(columns, rows))
 
-    def figure(self, figure: Figure, *, name: str, caption: Content, alt: str) -> None:
-        """A matplotlib figure, drawn into the page and written to figures/NAME.svg."""
+    def figure(
+        self, figure: Figure, *, name: str, caption: Content, alt: str, links: Mapping[str, str] | None = None
+    ) -> None:
+        """A matplotlib figure, drawn into the page and written to figures/NAME.svg.
+
+        Where parts of it lead somewhere, `links` says what is there: {"../views/a.html": "head 3"}.
+        """
         from pellucid.views import figure_svg
 
         svg = figure_svg(figure)
         self._write(f"figures/{name}.svg", svg)
-        drawn = element("div", inlined(svg, prefix=name, alt=alt), class_="drawing")
+        drawn = element("div", inlined(svg, prefix=name, alt=alt, links=links), class_="drawing")
         self.parts.append(element("figure", drawn, element("figcaption", caption)))
 
     def view(self, view: View, *, name: str, caption: Content) -> None:

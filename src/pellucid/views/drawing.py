@@ -18,7 +18,10 @@ from pellucid.views.importance_maps import importance_maps
 from pellucid.views.learning import learning_curves
 from pellucid.views.matches import match_curves
 from pellucid.views.position import surprise_curve
+from pellucid.views.probe_bars import probe_bars
 from pellucid.views.pruning import pruning_figure
+from pellucid.views.rankings import ranking_figure
+from pellucid.views.readings import reading_figure
 from pellucid.views.similarity_map import similarity_map
 from pellucid.views.trust import trust_figure
 from pellucid.views.units import unit_bars
@@ -38,7 +41,12 @@ _MADE_FOR: dict[str, Callable[..., Figure]] = {
     "heads.pruning": pruning_figure,
     "heads.ablation": importance_maps,
     "heads.importance": importance_maps,
+    "neurons.ranking": ranking_figure,
+    "neurons.reading": reading_figure,
+    "neurons.per_layer": probe_bars,
+    "neurons.probe": probe_bars,
     "neurons.selective": unit_bars,
+    "neurons.spread": probe_bars,
     "overview.surprise": surprise_curve,
     "similarity.convergence": convergence_curves,
     "similarity.epoch_by_epoch": convergence_curves,

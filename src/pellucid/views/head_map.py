@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +23,11 @@ _MOST_TARGETS = 40
 _MOST_NAMES = 24
 
 
-def function_map(result: Result, *, width: float = WIDTH) -> Figure:
+def function_map(result: Result, *, width: float = WIDTH, links: Mapping[tuple[int, ...], str] | None = None) -> Figure:
     """Layers × heads, each cell in the colour of the head's main function; a smaller square is its second one.
 
-    Where cells are wide enough, they also tell the offset or relation.
+    Where cells are wide enough, they also tell the offset or relation. `links` are addresses that cells lead to in an
+    SVG file, by their place (row, column).
     """
     labels = result.table("labels").columns
     layers, heads = result.axes["layer"], result.axes["head"]
@@ -36,8 +38,9 @@ def function_map(result: Result, *, width: float = WIDTH) -> Figure:
         axes.set_xlim(-0.5, len(heads) - 0.5)
         axes.set_ylim(len(layers) - 0.5, -0.5)
         wide = (width - 1.0) / len(heads) >= _WIDE_CELL and height / len(layers) >= 0.2
-        for place in np.ndindex(len(layers), len(heads)):
-            _cell(axes, place, labels, wide=wide)
+        for place in np.argwhere(np.isfinite(result.values[0])):  # a layer may have fewer heads than others
+            row, column = place.tolist()
+            _cell(axes, (row, column), labels, wide=wide, link=(links or {}).get((row, column)))
         label_ticks(axes.yaxis, layers, 16)
         label_ticks(axes.xaxis, heads, 24)
         axes.tick_params(length=0)
@@ -50,13 +53,13 @@ def function_map(result: Result, *, width: float = WIDTH) -> Figure:
         return settled(figure)
 
 
-def _cell(axes: Axes, place: tuple[int, ...], labels: Any, *, wide: bool) -> None:
+def _cell(axes: Axes, place: tuple[int, int], labels: Any, *, wide: bool, link: str | None) -> None:
     from matplotlib.patches import Rectangle
 
     row, column = place
     own = [name for name in str(labels["all"][place]).split("; ") if name in _COLOURS]
     colour = _COLOURS[own[0]] if own else NONE_COLOUR
-    axes.add_patch(Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, facecolor=colour, linewidth=0))
+    axes.add_patch(Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, facecolor=colour, linewidth=0, url=link))
     for number, name in enumerate(own[1:3]):
         side = Rectangle(
             (column + 0.22 - 0.24 * number, row + 0.14),

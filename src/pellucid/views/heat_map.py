@@ -66,7 +66,7 @@ def panels(result: Result, measures: Sequence[str] | None) -> tuple[list[str], A
 
 def _says_something(values: Array, null: Array | None, place: int) -> bool:
     """Whether a measure is anywhere else than zero; where none is, the first is drawn all the same."""
-    parts = [values] if null is None else [values, null]
+    parts = [np.nan_to_num(values)] if null is None else [np.nan_to_num(values), null]
     nothing = not any(part.any() for part in parts)
     return (nothing and place == 0) or any(part[place].any() for part in parts)
 
@@ -94,7 +94,7 @@ def _panel(figure: Figure, axes: Axes, values: Array, null: Array | None) -> Non
 
 def _limits(parts: Sequence[Array]) -> tuple[float, float]:
     """Ends of the colours: those of the numbers and of chance, from zero where that is near."""
-    low, high = min(float(part.min()) for part in parts), max(float(part.max()) for part in parts)
+    low, high = min(float(np.nanmin(part)) for part in parts), max(float(np.nanmax(part)) for part in parts)
     if 0 <= low < high / 4:
         low = 0.0
     if high - low <= 1e-9 * max(abs(low), abs(high)):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pellucid.report.cells import beside, chance_at, value_at
+from pellucid.report.heads import UNEVEN
 from pellucid.report.html import Cell, Row, element, number
 from pellucid.report.section import Section, Subject
 from pellucid.report.sheet import WIDTH, Sheet
@@ -21,7 +24,7 @@ MOST_ROWS = 400
 
 def absent(subject: Subject) -> str | None:
     """Why there is nothing to say about heads."""
-    from pellucid.heads.sweeping import reading_stack
+    from pellucid.heads.roles.sweeping import reading_stack
 
     if reading_stack(subject.model.sites) is None:
         missing = [f"{name}: {reason}" for name, reason in subject.model.missing.items() if "pattern" in name]
@@ -43,11 +46,12 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
 
     result = statistics(found)
     sheet.result(result, name="heads")
-    layers, heads = len(result.axes["layer"]), len(result.axes["head"])
-    sheet.text(
-        f"{layers} layers with {heads} heads each, so {layers * heads} in all. Attention is between words: weights on "
-        "the pieces of a word are added up."
-    )
+    layers, heads, every = len(result.axes["layer"]), len(result.axes["head"]), int(_present(result).sum())
+    each = f"{layers} layers with {heads} heads each, so {every} in all"
+    told = each if every == layers * heads else f"{layers} layers with up to {heads} heads, {every} in all"
+    sheet.text(f"{told}. Attention is between words: weights on the pieces of a word are added up.")
+    if every < layers * heads:
+        sheet.note(UNEVEN)
     live = _live(result)
     dead = [str(measure) for measure in result.axes["measure"] if measure not in live]
     if dead:
@@ -79,8 +83,7 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
 def _functions(sheet: Sheet, subject: Subject, found: Found) -> None:
     """What the heads do, or why that cannot be told."""
     from pellucid.heads import functions
-    from pellucid.heads.examples import examples
-    from pellucid.heads.sweeping import reading_stack
+    from pellucid.heads.roles.examples import examples
     from pellucid.report.heads import show_functions
     from pellucid.results import ResultError
 
@@ -90,8 +93,7 @@ def _functions(sheet: Sheet, subject: Subject, found: Found) -> None:
     except ResultError as error:
         sheet.note(str(error))
         return
-    alone = reading_stack(subject.model.sites) == ""  # a view of an encoder–decoder needs both of its texts
-    shown = examples(subject.model, subject.corpus, result, found.corpus_words) if alone else ()
+    shown = examples(subject.model, subject.corpus, result, found.corpus_words)
     show_functions(sheet, result, model=subject.model, found=shown)
 
 
@@ -100,8 +102,13 @@ def _live(result: HeadStatistics) -> list[str]:
     return [
         str(measure)
         for which, measure in enumerate(result.axes["measure"])
-        if result.values[which].any() or (result.null is not None and result.null[which].any())
+        if np.nan_to_num(result.values[which]).any() or (result.null is not None and result.null[which].any())
     ]
+
+
+def _present(result: HeadStatistics) -> Array:
+    """Which heads there are, [layer, head]: a layer may have fewer than others."""
+    return np.isfinite(result.values[0])
 
 
 def _where(values: Array, place: int) -> tuple[int, int]:
@@ -120,11 +127,12 @@ def _ends(sheet: Sheet, result: HeadStatistics, live: list[str]) -> None:
     for measure in live:
         which = result.place("measure", measure)
         for end, at in (
-            ("largest", int(result.values[which].argmax())),
-            ("smallest", int(result.values[which].argmin())),
+            ("largest", int(np.nanargmax(result.values[which]))),
+            ("smallest", int(np.nanargmin(result.values[which]))),
         ):
             layer, head = _where(result.values[which], at)
-            extreme = None if control is None else getattr(control[which], "max" if end == "largest" else "min")()
+            others = None if control is None else control[which][_present(result)]
+            extreme = None if others is None else getattr(others, "max" if end == "largest" else "min")()
             shown = "no control" if extreme is None else number(float(extreme))
             place = (which, layer, head)
             rows.append(
@@ -163,35 +171,35 @@ def _highlight(sheet: Sheet, result: HeadStatistics, control: Array | None) -> N
     """Two numbers for the top of the page: the sharpest head, and the one that looks at the word before most."""
     for measure, label in (("confidence", "Sharpest head"), ("previous", "Attention to the word before")):
         which = result.place("measure", measure)
-        layer, head = _where(result.values[which], int(result.values[which].argmax()))
+        layer, head = _where(result.values[which], int(np.nanargmax(result.values[which])))
         chance = chance_at(result, (which, layer, head))
         told = "chance not known" if chance is None else f"chance: {number(chance)}"
         if control is not None:
-            told += f", control: at most {number(float(control[which].max()))}"
+            told += f", control: at most {number(float(control[which][_present(result)].max()))}"
         value = number(value_at(result, (which, layer, head)))
         sheet.highlight(f"{label}: {_head(result, layer, head)}", value, chance=told)
 
 
 def _all(sheet: Sheet, result: HeadStatistics, live: list[str]) -> None:
-    layers, heads = len(result.axes["layer"]), len(result.axes["head"])
+    heads, present = len(result.axes["head"]), _present(result)
+    every = int(present.sum())
     places = [result.place("measure", measure) for measure in live]
-    if layers * heads > MOST_ROWS:
-        sheet.note(f"All {layers * heads} heads, with intervals, are in tables/heads.csv.")
+    if every > MOST_ROWS:
+        sheet.note(f"All {every} heads, with intervals, are in tables/heads.csv.")
         return
     rows = [
         (
             Cell(f"{result.axes['layer'][layer]}.{result.axes['head'][head]}", layer * heads + head),
             *(float(result.values[which, layer, head]) for which in places),
         )
-        for layer in range(layers)
-        for head in range(heads)
+        for layer, head in np.argwhere(present).tolist()
     ]
     sheet.table(
         ["layer.head", *live],
         rows,
         caption="Every head; click a column to sort by it. Intervals and chance are in tables/heads.csv.",
         right=live,
-        fold=f"All {layers * heads} heads",
+        fold=f"All {every} heads",
     )
 
 

@@ -20,7 +20,7 @@ _TOKENS = 25  # of a sentence, about
 
 def absent(subject: Subject) -> str | None:
     """Why no head can be weighed."""
-    from pellucid.heads.measuring import head_tasks
+    from pellucid.heads.weighing.measuring import head_tasks
 
     model = subject.model
     if model.tokenizer is None:

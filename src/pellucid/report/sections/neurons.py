@@ -22,13 +22,13 @@ LINES = 8
 
 def absent(subject: Subject) -> str | None:
     """Why there is nothing to say about neurons."""
-    if _patterns(subject):
+    if patterns(subject):
         return None
     missing = [f"{name}: {reason}" for name, reason in subject.model.missing.items() if "neurons" in name]
     return f"this model shows no hidden units of its MLPs ({'; '.join(missing) or 'it has none'})."
 
 
-def _patterns(subject: Subject) -> str | None:
+def patterns(subject: Subject) -> str | None:
     """The neurons of the stack that reads the text."""
     stacks = {site.stack for site in subject.model.sites if site.kind == "neurons"}
     return "neurons.*" if None in stacks else "encoder.neurons.*" if "encoder" in stacks else None
@@ -39,7 +39,7 @@ def collectors(subject: Subject) -> tuple[Collector, ...]:
     from pellucid.collect.moments import Moments
     from pellucid.collect.topk import TopContexts
 
-    sites = _patterns(subject)
+    sites = patterns(subject)
     assert sites is not None
     return TopContexts(sites, k=CONTEXTS), Moments(sites, pairs="units")
 

@@ -1,0 +1,243 @@
+"""`pellucid neurons`: which neurons carry a concept, and what single neurons respond to."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pellucid.cli import _corpus as corpora
+from pellucid.cli import _options as options
+from pellucid.cli import _sweeping as sweeping
+from pellucid.cli._groups import spread
+from pellucid.cli._print import console, print_json, print_table
+
+if TYPE_CHECKING:
+    from pellucid.neurons import NeuronReading, Ranking
+
+RANK = """Examples: pellucid neurons rank zoo:tagger --corpus grammar:300 --concept upos=NOUN ;
+pellucid neurons rank zoo:lm --corpus dev.conllu --concept upos --method probeless --sites neurons.* -o ranked"""
+
+SHOW = """Examples: pellucid neurons show zoo:tagger --corpus grammar:300 --neuron neurons.1:5 ;
+pellucid neurons show zoo:tagger --corpus grammar:300 --concept upos=NOUN --top 6 -o neurons"""
+
+ConceptOption = Annotated[
+    str,
+    typer.Option(
+        help="upos, upos=NOUN, upos=NOUN,VERB, words:FILE, pattern:REGEX, property:length, pair:overlap, arc:nsubj, "
+        "sentence:label."
+    ),
+]
+Methods = Annotated[list[str] | None, typer.Option("--method", help="How to rank (may be repeated).")]
+SitesOption = Annotated[list[str] | None, typer.Option(help="Sites (may be repeated; default: resid.* and neurons.*).")]
+_CONTEXTS = 5
+Seed = Annotated[int, typer.Option(help="Seed of the control model and of all draws.")]
+
+
+def register(app: typer.Typer) -> None:
+    group(app).command(name="rank", epilog=RANK)(spread(rank))
+    group(app).command(name="show", epilog=SHOW)(spread(show))
+
+
+def group(app: typer.Typer) -> typer.Typer:
+    """The group of commands about neurons, which several modules fill; made where it is not there yet."""
+    made = [each.typer_instance for each in app.registered_groups if each.name == "neurons"]
+    if made and made[0] is not None:
+        return made[0]
+    new = typer.Typer(help="Find the neurons that carry a concept, and see what they respond to.", no_args_is_help=True)
+    app.add_typer(new, name="neurons")
+    return new
+
+
+def rank(
+    model: options.ModelArgument,
+    corpus: corpora.CorpusOption,
+    concept: ConceptOption,
+    method: Methods = None,
+    sites: SitesOption = None,
+    top: Annotated[int, typer.Option(min=1, help="Neurons to print of each method.")] = 15,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder for the rankings; it must be new or empty.")
+    ] = None,
+    control: Annotated[bool, typer.Option(help="Read the text with a randomly initialised model too.")] = True,
+    seed: Seed = 0,
+    long: sweeping.Long = "window",
+    *,
+    running: sweeping.Running,
+    shape: corpora.CorpusShape,
+    opening: options.Opening,
+    json: options.Json = False,
+) -> None:
+    """Rank every neuron by how strongly it carries a concept, beside chance and a model that learned nothing."""
+    from pellucid.neurons import Concept
+    from pellucid.neurons import rank as ranked
+    from pellucid.saving import check_free, whole_folder
+
+    if out is not None:
+        check_free(out)
+    asked = Concept.parse(concept)
+    read, opened = shape.open(corpus), opening.open(model)
+    made = ranked(
+        opened,
+        read,
+        concept=asked,
+        methods=method or ["probeless"],
+        sites=sites,
+        control=control,
+        seed=seed,
+        long=long,
+        **asdict(running),
+    )
+    command = shlex.join(["pellucid", *sys.argv[1:]])
+    results = {
+        name: replace(result, provenance=replace(result.provenance, command=command)) for name, result in made.items()
+    }
+    if out is not None:
+        with whole_folder(out) as work:
+            for name, result in results.items():
+                result.save(work / name)
+    if json:
+        print_json({name: _told(result, top) for name, result in results.items()})
+        return
+    for result in results.values():
+        _print(result, top)
+    if out is not None:
+        console().print(f"Saved in {out}; look at one with: pellucid show {out / next(iter(results))}")
+
+
+def show(
+    model: options.ModelArgument,
+    corpus: corpora.CorpusOption,
+    neuron: Annotated[
+        list[str] | None, typer.Option(help="A neuron, as neurons.3:17 (may be repeated; default: by --concept).")
+    ] = None,
+    concept: Annotated[str | None, typer.Option(help="Rank by this concept first, and show its first neurons.")] = None,
+    method: Methods = None,
+    sites: SitesOption = None,
+    top: Annotated[int, typer.Option(min=1, help="Neurons to show of the first ranking.")] = 8,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder for the page; it must be new or empty.")
+    ] = None,
+    seed: Seed = 0,
+    long: sweeping.Long = "window",
+    *,
+    running: sweeping.Running,
+    shape: corpora.CorpusShape,
+    opening: options.Opening,
+    json: options.Json = False,
+) -> None:
+    """Show what single neurons fire on: contexts, words, coloured text, spread, position, frequency, classes."""
+    from pellucid.errors import PellucidError
+    from pellucid.neurons import rank as ranked
+    from pellucid.neurons import read as read_neurons
+    from pellucid.saving import check_free
+
+    if not neuron and concept is None:
+        raise PellucidError("Name the neurons to show (--neuron neurons.3:17), or a concept whose first ones to show.")
+    if out is not None:
+        check_free(out)
+    text, opened = shape.open(corpus), opening.open(model)
+    settings: dict[str, Any] = {**asdict(running), "long": long}
+    rankings = (
+        {}
+        if concept is None
+        else ranked(opened, text, concept=concept, methods=method or ["probeless"], sites=sites, seed=seed, **settings)
+    )
+    first = next(iter(rankings.values()), None)
+    names = list(neuron or []) or (first.top(min(top, len(first.neurons))) if first is not None else [])
+    result = read_neurons(opened, text, neurons=names, concept=concept, seed=seed, **settings)
+    command = shlex.join(["pellucid", *sys.argv[1:]])
+    result = replace(result, provenance=replace(result.provenance, command=command))
+    page = None
+    if out is not None:
+        from pellucid.report.neurons import write_neurons
+
+        page = write_neurons(out, result, rankings, model=opened.name, command=command)
+    if json:
+        print_json(result.to_json())
+        return
+    for name in names:
+        _print_neuron(result, name)
+    if page is not None:
+        console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+def _print_neuron(result: NeuronReading, name: str) -> None:
+    """A neuron's numbers, its words and its strongest contexts."""
+    assert result.null is not None
+    place = result.place("neuron", name)
+    told = {column: array[place] for column, array in result.table("activity").columns.items()}
+    rows = [
+        (str(measure), f"{result.values[at, place]:.3f}", f"{result.null[at, place]:.3f}")
+        for at, measure in enumerate(result.axes["measure"])
+    ]
+    title = f"{name}: {told['kind']}, mean {told['mean']:.3g}, sd {told['sd']:.3g}"
+    print_table(["responds to", "value", "chance"], rows, title=title, right=["value", "chance"])
+    words = [f"{row['word']} ({row['mean z']:+.1f})" for row in result.rows_of("words", name)]
+    console().print(f"words (mean z): {', '.join(words)}")
+    for row in [row for row in result.rows_of("contexts", name) if row["end"] == "largest"][:_CONTEXTS]:
+        console().print(f"  {row['activation']:8.3f}  {row['left']}[{row['word']}]{row['right']}", markup=False)
+
+
+def _told(result: Ranking, top: int) -> dict[str, object]:
+    """The first neurons of a ranking as JSON holds them, across classes and for every class."""
+    names = result.top(min(top, len(result.neurons)))
+    return {
+        "title": result.title,
+        "concept": result.concept,
+        "chance": result.chance,
+        "resampled": result.resampled,
+        "neurons": [_row(result, name, None) for name in names],
+        "classes": {
+            cls: [_row(result, name, cls) for name in result.top(min(top, len(result.neurons)), cls)]
+            for cls in result.classes
+        },
+    }
+
+
+def _row(result: Ranking, name: str, cls: str | None) -> dict[str, object]:
+    """One neuron's numbers, for a class or across classes."""
+    place = result.place("neuron", name)
+    if cls is None:
+        return {"neuron": name, **{part: float(column[place]) for part, column in result.overall.columns.items()}}
+    at = result.place("class", cls), place
+    parts = {"score": result.values, "null": result.null, "low": result.low, "high": result.high}
+    return {"neuron": name, **{part: float(array[at]) for part, array in parts.items() if array is not None}}
+
+
+def _print(result: Ranking, top: int) -> None:
+    """The first neurons across classes, and the first of every class."""
+    names = result.top(min(top, len(result.neurons)))
+    columns = [name for name in ("score", "null", "low", "high") if name in result.overall.columns]
+    rows = [
+        [name, *(f"{_row(result, name, None)[column]:.4g}" for column in columns), _best(result, name)]
+        for name in names
+    ]
+    heads = ["chance" if name == "null" else name for name in columns]
+    print_table(["neuron", *heads, "best class"], rows, title=result.title, right=heads)
+    few = [
+        [cls, ", ".join(_signed(result, name, cls) for name in result.top(min(5, len(result.neurons)), cls))]
+        for cls in result.classes
+    ]
+    print_table(["class", "its first neurons (− is silent for it)"], few)
+    console().print(f"score: {result.score}")
+    if result.null is not None:
+        console().print(f"chance: {result.chance}")
+    console().print(f"interval: {result.resampled}")
+
+
+def _best(result: Ranking, name: str) -> str:
+    import numpy as np
+
+    place = result.place("neuron", name)
+    best = int(np.abs(result.values[:, place]).argmax())
+    return f"{'+' if result.values[best, place] >= 0 else '−'} {result.classes[best]}"
+
+
+def _signed(result: Ranking, name: str, cls: str) -> str:
+    negative = result.values[result.place("class", cls), result.place("neuron", name)] < 0
+    return f"{'−' if negative else ''}{name}"

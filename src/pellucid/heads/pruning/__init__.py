@@ -1,0 +1,1 @@
+"""Doing without heads: learned gates, curves, and models that are really smaller."""

@@ -1,0 +1,91 @@
+"""Tables of what survives a pruning: the heads that are left, by layer and by function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pellucid.errors import ModelError, listing
+from pellucid.heads.naming import all_heads, head_name
+from pellucid.results import Table
+
+if TYPE_CHECKING:
+    from pellucid.heads.roles.functions import HeadFunctions
+    from pellucid.model import Model
+
+NONE = "none"
+"""What a head without a known function has."""
+
+
+def survivor_tables(
+    model: Model, gates: Mapping[str, float], ranking: Iterable[str], functions: HeadFunctions | None
+) -> dict[str, Table]:
+    """`survivors`: every head that is left, with its gate, its rank by the order compared with, and its functions;
+    `layers`: heads and survivors of every layer; `functions`, where they are known: the same of every function."""
+    ranks = {name: place for place, name in enumerate(ranking, start=1)}
+    labels = _labels(gates, functions)
+    left = [name for name, gate in gates.items() if gate > 0]
+    columns: dict[str, list[object]] = {
+        "head": list(left),
+        "gate": [gates[name] for name in left],
+        "rank": [ranks[name] for name in left],
+    }
+    if functions is not None:
+        columns["functions"] = ["; ".join(labels[name]) or NONE for name in left]
+    tables = {"survivors": Table.of_rows(columns), "layers": _layers(model, gates)}
+    if functions is not None:
+        tables["functions"] = by_function(gates, labels)
+    return tables
+
+
+def check_functions(model: Model, functions: HeadFunctions | None) -> None:
+    """Refuses functions of another model's heads."""
+    if functions is None:
+        return
+    known = {told["fingerprint"]: told["name"] for told in functions.provenance.models}
+    if model.fingerprint not in known:
+        raise ModelError(
+            f"The functions are of the heads of {listing(known.values())}, and {model.name!r} is another model; find "
+            "its own with heads.functions."
+        )
+
+
+def _labels(gates: Mapping[str, float], functions: HeadFunctions | None) -> dict[str, tuple[str, ...]]:
+    known = {} if functions is None else functions.labels
+    return {name: known.get(name, ()) for name in gates}
+
+
+def _layers(model: Model, gates: Mapping[str, float]) -> Table:
+    """Heads and survivors of every layer."""
+    places: dict[str, list[float]] = {}
+    for site, head in all_heads(model):
+        layer = str(site.layer) if site.stack is None else f"{site.stack}.{site.layer}"
+        places.setdefault(layer, []).append(gates[head_name(site, head)])
+    return Table.of_rows(
+        {
+            "layer": list(places),
+            "heads": [len(found) for found in places.values()],
+            "left": [sum(gate > 0 for gate in found) for found in places.values()],
+        }
+    )
+
+
+def by_function(gates: Mapping[str, float], labels: Mapping[str, tuple[str, ...]]) -> Table:
+    """For every function, how many heads have it, how many of these are left, and how many would be by chance.
+
+    By chance, that is if survivors were drawn from all heads alike; a head with several functions counts in each.
+    """
+    names = list(dict.fromkeys(label for found in labels.values() for label in found))
+    share = sum(gate > 0 for gate in gates.values()) / len(gates)
+    groups = {label: [name for name, found in labels.items() if label in found] for label in names}
+    groups[NONE] = [name for name, found in labels.items() if not found]
+    return Table.of_rows(
+        {
+            "function": list(groups),
+            "heads": [len(found) for found in groups.values()],
+            "left": [sum(gates[name] > 0 for name in found) for found in groups.values()],
+            "by chance": np.array([share * len(found) for found in groups.values()]),
+        }
+    )

@@ -1,0 +1,1 @@
+"""What heads do: their statistics, functions, shapes, clusters and alignment with grammar."""

@@ -1,0 +1,124 @@
+"""Head clusters: heads grouped by how alike their attention is, and placed on a plane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from pellucid.collect.divergence import HeadDivergence
+from pellucid.collect.found import Found
+from pellucid.heads.roles.sweeping import patterns_of, swept
+from pellucid.reading import view_with
+from pellucid.results import Array, Coordinate, Result, ResultError, Table
+from pellucid.uncertainty import over_groups
+
+if TYPE_CHECKING:
+    from pellucid.corpus import Corpus
+    from pellucid.model import Model
+
+MEASURES = {
+    "inside": "mean Jensen–Shannon distance to the other heads of its cluster, 0 (alike) to 1; 0 where it is alone",
+    "outside": "mean Jensen–Shannon distance to the nearest other cluster; 0 where there is no other",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class HeadClusters(Result):
+    """How near every head is to its own and to the nearest other cluster, [measure, head]; `3.5` is head 5 of layer 3.
+
+    The table `places` holds every head's `cluster` (numbered from 1, the largest first) and its place `x`, `y` on a
+    plane that keeps the distances as well as it can (classical scaling); `distances` holds those of all pairs.
+    """
+
+    kind: ClassVar[str] = "heads.clusters"
+    title: ClassVar[str] = "Heads that look alike"
+    phrases: ClassVar[dict[str, str]] = MEASURES
+    chance: ClassVar[str] = "the same distances where the weights of one of two heads were dealt out at random"
+
+
+def clusters(
+    source: Found | Model, corpus: Corpus | None = None, *, count: int | None = None, within: float = 0.5
+) -> HeadClusters:
+    """Clusters of heads by the distance √(JS/ln 2) of their attention, from `HeadDivergence()` (Clark et al. 2019).
+
+    Heads are joined by average linkage: until `count` clusters are left, or (without `count`) until no two clusters are
+    nearer than `within`.
+    """
+    fresh = () if isinstance(source, Found) else (HeadDivergence(patterns_of(source)),)
+    found = swept(source, corpus, *fresh)
+    view, mine = view_with(found, HeadDivergence, "pattern", ask="HeadDivergence()")
+    distances = _distances(view.divergence())
+    names = tuple(f"{layer}.{head}" for layer, key in mine.items() for head in range(view.heads[key]))
+    if count is not None and not 1 <= count <= len(names):
+        raise ResultError(f"count={count} clusters cannot be made of {len(names)} heads.")
+    cluster = joined(distances, count=count, within=within)
+    axes: dict[str, tuple[Coordinate, ...]] = {"measure": tuple(MEASURES), "head": names}
+    interval = over_groups(view, lambda part: _near(_distances(part.divergence()), cluster), lambda part: part.n())
+    x, y = plane(distances)
+    return HeadClusters(
+        axes=axes,
+        values=_near(distances, cluster),
+        null=_near(_distances(view.chance()), cluster),
+        low=interval.low,
+        high=interval.high,
+        resampled=interval.resampled,
+        provenance=found.provenance("heads.clusters", {"count": count, "within": within}),
+        tables={
+            "places": Table({"head": names}, {"cluster": cluster, "x": x, "y": y}),
+            "distances": Table({"head": names, "other": names}, {"distance": distances}),
+        },
+    )
+
+
+def joined(distances: Array, *, count: int | None, within: float) -> Array:
+    """Clusters by average linkage from distances [heads, heads], numbered from 1, the largest first: [heads]."""
+    members = [[head] for head in range(len(distances))]
+    between = np.array(distances, dtype=np.float64)
+    np.fill_diagonal(between, np.inf)
+    while len(members) > (count or 1):
+        one, other = sorted(divmod(int(between.argmin()), len(between)))
+        if count is None and between[one, other] > within:
+            break
+        sizes = len(members[one]), len(members[other])
+        row = (sizes[0] * between[one] + sizes[1] * between[other]) / sum(sizes)
+        between[one], between[:, one] = row, row
+        between[one, one] = np.inf
+        between = np.delete(np.delete(between, other, axis=0), other, axis=1)
+        members[one] += members.pop(other)
+    found = np.zeros(len(distances), dtype=np.int64)
+    for number, heads in enumerate(sorted(members, key=lambda each: (-len(each), min(each))), start=1):
+        found[heads] = number
+    return found
+
+
+def plane(distances: Array) -> tuple[Array, Array]:
+    """Places on a plane whose distances are as near to the given ones as classical scaling makes them, [heads] each."""
+    size = len(distances)
+    centred = np.eye(size) - 1 / size
+    values, vectors = np.linalg.eigh(-0.5 * centred @ distances**2 @ centred)
+    found: list[Array] = []
+    for place in (-1, -2):
+        if size < -place:
+            found.append(np.zeros(size))
+            continue
+        axis = vectors[:, place] * np.sqrt(max(0.0, float(values[place])))
+        found.append(axis * (1 if axis[np.abs(axis).argmax()] >= 0 else -1))  # one sign, whatever the solver chose
+    return found[0], found[1]
+
+
+def _distances(divergence: Array) -> Array:
+    return np.sqrt(np.clip(divergence / np.log(2), 0.0, 1.0))
+
+
+def _near(distances: Array, cluster: Array) -> Array:
+    """Mean distance of every head to its own and to the nearest other cluster, [2, heads]."""
+    numbers = np.unique(cluster)
+    inside, outside = np.zeros(len(cluster)), np.zeros(len(cluster))
+    for head, own in enumerate(cluster):
+        mates = (cluster == own) & (np.arange(len(cluster)) != head)
+        inside[head] = distances[head, mates].mean() if mates.any() else 0.0
+        others = [distances[head, cluster == number].mean() for number in numbers if number != own]
+        outside[head] = min(others, default=0.0)
+    return np.stack([inside, outside])

@@ -1,0 +1,1 @@
+"""What heads are worth: scores of a task, ablation, relevance and how far the methods agree."""

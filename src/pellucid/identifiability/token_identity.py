@@ -1,0 +1,192 @@
+"""Token identifiability: whether a hidden state still tells which token of the text it belongs to, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+
+from pellucid.collect.moments import Moments
+from pellucid.collect.nearest_tokens import NearestTokens, NearestView, check_names
+from pellucid.collect.sample import TokenSample
+from pellucid.collect.sweep import sweep
+from pellucid.errors import PellucidError
+from pellucid.identifiability.jacobians import stream
+from pellucid.identifiability.token_maps import fit_linear, fit_mlp
+from pellucid.model import Model
+from pellucid.results import Array, Coordinate, Result, ResultError, Table
+from pellucid.uncertainty import over_groups
+
+if TYPE_CHECKING:
+    from pellucid.collect.found import Found
+    from pellucid.corpus import Corpus, Sentence
+
+PHRASES = {
+    "identity": "the state as it is",
+    "linear": "a linear map to the input, fitted by least squares on other documents",
+    "mlp": "a perceptron with one hidden layer, trained on other documents",
+}
+SHARE = 5
+"""Every so many-th document is asked about, the others fit the maps."""
+SAMPLE = 8192
+"""Tokens that a perceptron is trained on."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenIdentifiability(Result):
+    """The share of tokens that are found again from their states, [measure, layer].
+
+    A measure is a map and a distance, such as `linear cosine`. Tables: `labels` and `frequencies` (the same by the
+    word's label and by how often the corpus has it), `random model` (of a randomly initialised model).
+    """
+
+    kind: ClassVar[str] = "identifiability.tokens"
+    title: ClassVar[str] = "Whether tokens can be told from their states"
+    chance: ClassVar[str] = "a random place of the text"
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        return {
+            str(name): f"nearest by {str(name).split()[1]}: {PHRASES[str(name).split()[0]]}"
+            for name in self.axes["measure"]
+        }
+
+
+def tokens(
+    model: Model,
+    corpus: Corpus,
+    *,
+    maps: Sequence[str] = ("identity", "linear", "mlp"),
+    to: int = 0,
+    label: str = "upos",
+    random: bool = True,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> TokenIdentifiability:
+    """How many tokens are found again: the state at a layer, mapped to layer `to` (0: the input), is nearest to the
+    state there of a token with the same id, among all tokens of its text (Brunner et al. 2020).
+
+    Maps are fitted on four fifths of the documents: `linear` from moments of one pass, `mlp` on a sample of tokens. The
+    rest is asked about. The input is what enters the first block, after any norm of the embedding. Chance is the share
+    of a text's places that hold the token's id; with `random`, a randomly initialised model stands beside, with maps of
+    its own. Intervals are over groups of documents, with the maps as they are.
+    """
+    names = tuple(dict.fromkeys(maps))
+    check_names(names)
+    learn, ask = _parts(corpus)
+    found, view = _asked(model, learn, ask, names, to, label, seed, progress)
+    values = view.rates
+    interval = over_groups(view, lambda part: part.rates, lambda part: part.n)
+    layers = tuple(int(key.rpartition(".")[2]) for key in view.keys)
+    axes: dict[str, tuple[Coordinate, ...]] = {"measure": view.measures, "layer": layers}
+    tables = {
+        of: made for of, kind in (("labels", "label"), ("frequencies", "frequency")) if (made := _by(view, kind, axes))
+    }
+    twin = _twin(model, seed) if random else None
+    if twin is not None:
+        _, drawn = _asked(twin, learn, ask, names, to, label, seed, progress)
+        tables["random model"] = Table(axes, {"value": drawn.rates})
+    return TokenIdentifiability(
+        axes=axes,
+        values=values,
+        null=np.broadcast_to(view.chance, values.shape),
+        low=None if interval.low is None else np.clip(interval.low, 0, 1),
+        high=None if interval.high is None else np.clip(interval.high, 0, 1),
+        resampled=interval.resampled,
+        provenance=replace(
+            found.provenance("identifiability.tokens"),
+            arguments={"maps": list(names), "to": to, "label": label, "random": twin is not None},
+            seed=seed,
+        ),
+        tables=tables,
+    )
+
+
+def _parts(corpus: Corpus) -> tuple[Corpus, Corpus]:
+    """A corpus in two parts by documents: to fit maps, and to ask about."""
+    documents: dict[str, int] = {}
+    for sentence in corpus:
+        documents.setdefault(sentence.document, len(documents))
+    if len(documents) < SHARE:
+        raise ResultError(
+            f"{corpus.name} has {len(documents)} documents, too few to hold some out; give one with {SHARE} or more."
+        )
+
+    def asked(sentence: Sentence) -> bool:
+        return documents[sentence.document] % SHARE == SHARE - 1
+
+    return (
+        corpus.filter(lambda sentence: not asked(sentence), name=f"{corpus.name}, four fifths"),
+        corpus.filter(asked, name=f"{corpus.name}, one fifth"),
+    )
+
+
+def _asked(
+    model: Model,
+    learn: Corpus,
+    ask: Corpus,
+    names: tuple[str, ...],
+    to: int,
+    label: str,
+    seed: int,
+    progress: bool | None,
+) -> tuple[Found, NearestView]:
+    """The maps fitted on one part of the corpus, and what they find in the other."""
+    sites = stream(model)
+    by_layer = {site.layer: str(site) for site in sites}
+    if to not in by_layer:
+        raise ResultError(f"There is no layer {to} to map states to; {model.name!r} has 0 to {len(sites) - 1}.")
+    target, stack = by_layer[to], sites[0].stack
+    every = "resid.*" if stack is None else f"{stack}.resid.*"
+    with TemporaryDirectory() as room:
+        file = None
+        if set(names) - {"identity"}:
+            wanted = [Moments(every, pairs=((target, every),))]
+            drawn = [TokenSample(every, size=SAMPLE, seed=seed)] if "mlp" in names else []
+            fitted = sweep(model, learn, [*wanted, *drawn], pooling="all", long="truncate", progress=progress)
+            moments = fitted[Moments]
+            keys = [str(site) for site in sites if str(site) != target]
+            arrays = fit_linear(moments, keys, target)
+            if "mlp" in names:
+                arrays |= fit_mlp(fitted[TokenSample], keys, target, arrays, seed=seed)
+            file = str(Path(room) / "maps.safetensors")
+            _write(arrays, file)
+        nearest = NearestTokens(every, to=target, names=names, maps=file, label=label)
+        found = sweep(model, ask, nearest, pooling="all", long="truncate", progress=progress)
+        return found, found[NearestTokens]
+
+
+def _write(arrays: Mapping[str, Array], file: str) -> None:
+    from safetensors.torch import save_file
+
+    save_file(
+        {name: torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32)) for name, array in arrays.items()}, file
+    )
+
+
+def _by(view: NearestView, kind: str, axes: Mapping[str, tuple[Coordinate, ...]]) -> Table | None:
+    """Rates by class of tokens, where there are any."""
+    classes = tuple(sorted(view.classes(kind)))
+    if not classes:
+        return None
+    told = [view.in_class(kind, value) for value in classes]
+    shape = (len(classes), len(axes["measure"]), len(axes["layer"]))
+    columns = {
+        "rate": np.stack([rates for rates, _, _ in told]),
+        "chance": np.broadcast_to(np.stack([chance for _, chance, _ in told])[:, None], shape),
+        "tokens": np.broadcast_to(np.array([count for _, _, count in told])[:, None, None], shape),
+    }
+    return Table({kind: classes, **axes}, columns)
+
+
+def _twin(model: Model, seed: int) -> Model | None:
+    """A randomly initialised model of the same shape; None where it cannot be built."""
+    try:
+        return Model.random_like(model, seed)
+    except (PellucidError, TypeError, ValueError, AttributeError, NotImplementedError):
+        return None

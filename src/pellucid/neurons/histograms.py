@@ -1,0 +1,143 @@
+"""Class histograms for rankings: read from a sweep, put together into classes, each document group left out in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pellucid.neurons.concepts import Concept, scored
+from pellucid.neurons.ranking import Ranking, neuron_names
+from pellucid.neurons.scores import Again, Scores, class_table, ranking_of
+from pellucid.neurons.sources import Sites, site_of, twin_keys, view_of
+from pellucid.results import Array, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pellucid.collect.class_histograms import ClassHistogramsView
+    from pellucid.collect.collector import Collector
+    from pellucid.collect.found import Found
+
+
+@dataclass(frozen=True, eq=False)
+class Binned:
+    """Histograms of the neurons of one site: `hist` [class, neuron, bin] and the `edges` between bins [neuron, bin−1].
+
+    `classes` are those of `hist`, `other` included.
+    """
+
+    classes: tuple[str, ...]
+    hist: Array
+    edges: Array
+
+    @property
+    def counts(self) -> Array:
+        """Words of every class, [class]."""
+        return self.hist[:, 0].sum(1)
+
+    @property
+    def places(self) -> list[int]:
+        """Where the classes stand that get scores."""
+        return [self.classes.index(name) for name in scored(dict.fromkeys(self.classes))]
+
+
+Statistic = Callable[[Binned], tuple[Scores, Array]]
+"""Scores of a site's neurons, and how far each may be off because only bins are known, [class, neuron]."""
+
+
+def histogram_collectors(sites: tuple[str, ...], label: str) -> Sequence[Collector]:
+    """What rankings from class histograms need.
+
+    Document groups are kept apart, for intervals, where a label's name tells that it has two classes (`upos=NOUN`);
+    with many classes that would take too much room.
+    """
+    from pellucid.collect.class_histograms import ClassHistograms
+
+    _, equals, values = label.partition("=")
+    return [ClassHistograms(sites, label=label, groups=bool(equals) and "," not in values)]
+
+
+def ranking_from_histograms(
+    found: Found,
+    concept: Concept,
+    statistic: Statistic,
+    *,
+    method: str,
+    sites: Sites,
+    arguments: Mapping[str, Any],
+    seed: int | None,
+) -> Ranking:
+    """The ranking of a statistic of class histograms, with what the bins hide as the table `error`."""
+    from pellucid.collect.class_histograms import ClassHistograms
+
+    view, keys = view_of(found, ClassHistograms, concept, sites)
+    grouping = concept.grouped(view.label, view.values)
+    neurons = tuple(name for key in keys for name in neuron_names(site_of(key), len(view.edges(key))))
+    scores, error = _all(view, keys, grouping, statistic)
+    groups = {number: float(view.group(number).counts.sum()) for number in view.groups}
+    again = [
+        Again(_all(view.without(number), keys, grouping, statistic)[0], size) for number, size in groups.items() if size
+    ]
+    classes = scored(grouping)
+    beside = twin_keys(found, view, keys)
+    counts = np.array([view.counts[list(places)].sum() for places in grouping.values()])
+    return ranking_of(
+        scores,
+        again,
+        classes=classes,
+        neurons=neurons,
+        provenance=found.provenance(
+            "neurons.ranking", {"method": method, "concept": concept.name, **dict(arguments)}, seed=seed
+        ),
+        random_model=_all(view, beside, grouping, statistic)[0].signed if beside else None,
+        tables={
+            "classes": class_table(tuple(grouping), counts),
+            "error": Table({"class": classes, "neuron": neurons}, {"value": error}),
+        },
+    )
+
+
+def _all(
+    view: ClassHistogramsView, keys: Sequence[str], grouping: Mapping[str, Sequence[int]], statistic: Statistic
+) -> tuple[Scores, Array]:
+    """The scores of all sites side by side."""
+    made = [statistic(binned(view, key, grouping)) for key in keys]
+    return joined([scores for scores, _ in made]), np.concatenate([error for _, error in made], axis=1)
+
+
+def binned(view: ClassHistogramsView, key: str, grouping: Mapping[str, Sequence[int]]) -> Binned:
+    """The histograms of one site, their values put together into classes."""
+    whole = view.histograms(key)
+    hist = np.stack([whole[list(places)].sum(0, dtype=np.int64) for places in grouping.values()])
+    return Binned(tuple(grouping), hist, view.edges(key))
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """The scores of several sites side by side."""
+
+    def side(name: str) -> Array | None:
+        arrays = [getattr(part, name) for part in parts]
+        return None if arrays[0] is None else np.concatenate(arrays, axis=-1)
+
+    signed, overall = side("signed"), side("overall")
+    assert signed is not None
+    assert overall is not None
+    return Scores(signed, overall, side("null"), side("overall_null"))
+
+
+def best_side(upper: Array, lower: Array | None, null: Array, low_null: Array | None = None) -> Scores:
+    """Scores [class, neuron] at the better end of a neuron's values: positive at the upper one, negative at the lower.
+
+    Overall is the best class's; chance is that of the end, and of the class, that counts.
+    """
+    if lower is None:
+        signed, chance = upper, null
+    else:
+        signed = np.where(upper >= lower, upper, -lower)
+        chance = null if low_null is None else np.where(upper >= lower, null, low_null)
+    best = np.abs(signed).argmax(0)
+    units = np.arange(signed.shape[1])
+    return Scores(signed, np.abs(signed)[best, units], chance, chance[best, units])

@@ -1,0 +1,1 @@
+"""Judging neurons and rankings: ablation, curves, agreement, and what rankings show."""

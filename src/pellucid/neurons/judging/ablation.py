@@ -1,0 +1,316 @@
+"""Ablation of neurons: what the model's own answers lose without each neuron, one at a time or one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pellucid.collect.progress import Progress
+from pellucid.errors import SiteError, listing
+from pellucid.heads.weighing.ablating import TOKENS
+from pellucid.heads.weighing.measuring import LABELLED, Measured, measured
+from pellucid.model.sites import Site, expand
+from pellucid.neurons.concepts import Concept, as_concept
+from pellucid.neurons.judging.ablating import EVERY, Losses, goal_classes, site_means, site_width, sweep_neurons
+from pellucid.neurons.ranking import Ranking, by_site, neuron_names, overall_table
+from pellucid.neurons.sources import Sites, patterns
+from pellucid.results import Provenance, ResultError, Table
+from pellucid.uncertainty import Interval, jackknife
+
+if TYPE_CHECKING:
+    from pellucid.collect.store import Store
+    from pellucid.corpus import Corpus
+    from pellucid.model import Model
+
+Array = np.ndarray[Any, Any]
+
+
+def ablation(
+    model: Model,
+    corpus: Corpus,
+    task: str | None = None,
+    *,
+    sites: Sites = None,
+    neurons: Sequence[str] | None = None,
+    replacement: str = "zero",
+    label: str | None = None,
+    batch: int = 32,
+    length: int | None = None,
+    seed: int = 0,
+    tokens: int = TOKENS,
+    progress: bool | None = None,
+) -> Ranking:
+    """Every neuron of the sites (default: MLP units), or those named, replaced in turn by zero or by its mean.
+
+    A neuron scores the mean of (p − p')/p, where p is the probability of the answer that the model gives and p' that
+    without the neuron: for goals of each class of a classifier or tagger, else for all goals together. The table
+    `changes` has the change of the loss per goal, in nats, and the share of answers that become others.
+    """
+    found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
+    chosen = _chosen(model, sites, neurons)
+    with Progress(progress) as shown:
+        shown.begin("ablating every neuron", found.steps() * len(chosen))
+        parts = [
+            sweep_neurons(found, site, units, replacement, tokens=tokens, advance=shown.advance)
+            for site, units in chosen.items()
+        ]
+    told = {"method": "ablation", "replacement": replacement, "concept": _concept(found)}
+    names = [name for site, units in chosen.items() for name in _names(model, site, units)]
+    return _ranking(found, names, _joined(parts), told)
+
+
+def greedy_ablation(
+    model: Model,
+    corpus: Corpus,
+    task: str | None = None,
+    *,
+    count: int = 10,
+    sites: Sites = None,
+    neurons: Sequence[str] | None = None,
+    replacement: str = "zero",
+    label: str | None = None,
+    batch: int = 32,
+    length: int | None = None,
+    seed: int = 0,
+    tokens: int = TOKENS,
+    progress: bool | None = None,
+) -> Ranking:
+    """Neurons removed one after another: each time the one without which, with those before it gone, answers lose most.
+
+    A neuron scores 1 over the step at which it went (0: it stayed). The table `steps` has their names, and what answers
+    have lost up to there. Every step tries every neuron that is left, so name `neurons` (say, the first of another
+    ranking) or a site.
+    """
+    found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
+    chosen = _chosen(model, sites, neurons)
+    with Progress(progress) as shown:
+        shown.begin("removing neurons", count)
+        steps = _removed(found, chosen, count, replacement, tokens, shown.advance)
+    told = {"method": "ablation-greedy", "replacement": replacement, "concept": _concept(found), "count": count}
+    return _in_steps(
+        found, [name for site, units in chosen.items() for name in _names(model, site, units)], steps, told
+    )
+
+
+def _removed(
+    found: Measured,
+    chosen: dict[Site, list[int]],
+    count: int,
+    replacement: str,
+    tokens: int,
+    advance: Callable[[int], None],
+) -> list[tuple[str, float]]:
+    """The neurons that go, one after another, each with what answers have lost up to there."""
+    total = sum(map(len, chosen.values()))
+    if not 1 <= count <= total:
+        raise ResultError(f"There are {total} neurons to remove, so {count} cannot go one after another.")
+    means = site_means(found, list(chosen)) if replacement == "mean" else None
+    gone: dict[Site, list[int]] = {}
+    steps: list[tuple[str, float]] = []
+    for _ in range(count):
+        tried: list[tuple[float, Site, int]] = []
+        for site, units in chosen.items():
+            left = [unit for unit in units if unit not in gone.get(site, ())]
+            if left:
+                lost = sweep_neurons(found, site, left, replacement, gone=gone, means=means, tokens=tokens)
+                drops = lost.drops.sum(axis=(1, 2)) / lost.counts.sum()
+                tried.append((float(drops.max()), site, left[int(drops.argmax())]))
+        drop, site, unit = max(tried, key=lambda each: each[0])  # the first of equals
+        gone.setdefault(site, []).append(unit)
+        steps.append((f"{site}:{unit}", drop))
+        advance(1)
+    return steps
+
+
+def by_ablation(
+    source: Store | Model,
+    corpus: Corpus | None = None,
+    *,
+    concept: str | Concept,
+    sites: Sites = None,
+    seed: int = 0,
+) -> Ranking:
+    """Neurons by what answers lose without them, for a concept whose classes are the model's own labels."""
+    from pellucid.model import Model
+
+    asked = as_concept(concept)
+    if not isinstance(source, Model) or corpus is None:
+        raise ResultError("Ablation runs the model itself: give a model and a corpus, not a store or a sweep.")
+    made = ablation(source, corpus, label=asked.base, sites=sites, seed=seed, progress=False)
+    wanted = asked.classes or made.classes
+    absent = [name for name in wanted if name not in made.classes]
+    if asked.base is None or made.classes == (EVERY,) or absent:
+        raise ResultError(
+            f"Ablation tells apart what the model itself predicts, {listing(made.classes)}, and {asked.name!r} is none "
+            "of it; use neurons.ablation(model, corpus), or another method."
+        )
+    places = [made.place("class", name) for name in wanted]
+    cells = {name: None if part is None else part[places] for name, part in
+             (("values", made.values), ("null", made.null), ("low", made.low), ("high", made.high))}  # fmt: skip
+    assert cells["values"] is not None
+    return Ranking(
+        axes={"class": tuple(wanted), "neuron": made.axes["neuron"]},
+        values=cells["values"],
+        null=cells["null"],
+        low=cells["low"],
+        high=cells["high"],
+        resampled=made.resampled,
+        provenance=made.provenance,
+        tables=made.tables if len(wanted) > 1 else {**made.tables, "overall": _of_class(made, places[0])},
+    )
+
+
+def by_greedy_ablation(
+    source: Store | Model,
+    corpus: Corpus | None = None,
+    *,
+    concept: str | Concept,
+    sites: Sites = None,
+    seed: int = 0,
+    within: int = 30,
+    count: int = 10,
+) -> Ranking:
+    """The first `count` neurons that go one after another, out of the first `within` of single ablation."""
+    from pellucid.model import Model
+
+    single = by_ablation(source, corpus, concept=concept, sites=sites, seed=seed)
+    assert isinstance(source, Model) and corpus is not None
+    found = measured(source, corpus, label=as_concept(concept).base, seed=seed)
+    chosen = named_sites(source, single.top(min(within, len(single.neurons)), by="signed"))
+    steps = _removed(found, chosen, min(count, sum(map(len, chosen.values()))), "zero", TOKENS, lambda _: None)
+    told = {"method": "ablation-greedy", "concept": single.concept, "within": within, "count": count}
+    return _in_steps(found, single.neurons, steps, told)
+
+
+def _of_class(made: Ranking, place: int) -> Table:
+    """The scores of one class as those across classes."""
+    ends = [None if part is None else part[place] for part in (made.low, made.high)]
+    return overall_table(made.neurons, made.values[place], null=np.zeros(len(made.neurons)), low=ends[0], high=ends[1])
+
+
+def chosen_sites(model: Model, sites: Sites) -> list[Site]:
+    """The sites that patterns select in a model; MLP units where none are given."""
+    parts = [part.strip() for each in patterns(sites) or ("neurons.*",) for part in each.split(",")]
+    return list(dict.fromkeys(site for part in parts for site in expand(part, model.sites)))
+
+
+def _chosen(model: Model, sites: Sites, neurons: Sequence[str] | None) -> dict[Site, list[int]]:
+    """The neurons to replace, by site: all of some sites, or those that are named."""
+    if neurons is None:
+        return {site: list(range(site_width(model, site))) for site in chosen_sites(model, sites)}
+    if sites is not None:
+        raise SiteError("Give sites= or neurons=, not both.")
+    return named_sites(model, neurons)
+
+
+def named_sites(model: Model, neurons: Sequence[str]) -> dict[Site, list[int]]:
+    """Named neurons by their site in a model; one that does not exist raises."""
+    known = {str(site): site for site in model.sites}
+    found: dict[Site, list[int]] = {}
+    for name, units in by_site(neurons).items():
+        if name not in known:
+            raise SiteError(f"{model.name!r} has no site {name!r}; it has {listing(known, most=40)}.")
+        width = site_width(model, known[name])
+        wrong = [unit for unit in units if unit >= width]
+        if wrong:
+            raise SiteError(f"{name} has neurons 0 to {width - 1}; there is no neuron {wrong[0]}.")
+        found[known[name]] = list(dict.fromkeys(units))
+    if not found:
+        raise SiteError("No neuron was named; give at least one, such as 'neurons.3:17'.")
+    return found
+
+
+def _names(model: Model, site: Site, units: Sequence[int]) -> list[str]:
+    every = neuron_names(str(site), site_width(model, site))
+    return [every[unit] for unit in units]
+
+
+def _joined(parts: Sequence[Losses]) -> Losses:
+    drops, losses, flips = (np.concatenate([getattr(part, name) for part in parts]) for name in
+                            ("drops", "losses", "flips"))  # fmt: skip
+    return Losses(drops, losses, flips, parts[0].counts)
+
+
+def _concept(found: Measured) -> str:
+    """What is told apart: the label that the model predicts, or its task."""
+    return str(found.settings.label) if found.task.name in LABELLED else found.task.name
+
+
+def _shares(sums: Array, counts: Array, kept: Array) -> Array:
+    """Means [neurons, 1 + classes] over the kept groups, all goals first; a class without goals has 0."""
+    some, out_of = sums[:, :, kept].sum(axis=2), counts[:, kept].sum(axis=1)
+    every = some.sum(axis=1, keepdims=True) / out_of.sum()
+    return np.concatenate([every, some / np.maximum(1, out_of)], axis=1)
+
+
+def _bounded(sums: Array, counts: Array) -> tuple[Array, Interval]:
+    groups = np.flatnonzero(counts.sum(axis=0) > 0)
+    whole = _shares(sums, counts, groups)
+    several = len(groups) > 1
+    without = [_shares(sums, counts, groups[groups != group]) if several else whole for group in groups]
+    return whole, jackknife(whole, without, counts[:, groups].sum(axis=0).tolist())
+
+
+def _ranking(found: Measured, names: Sequence[str], lost: Losses, told: dict[str, Any]) -> Ranking:
+    values, interval = _bounded(lost.drops, lost.counts)
+    there = lost.counts.sum(axis=1) > 0
+    classes = tuple(name for name, any_goal in zip(goal_classes(found), there, strict=True) if any_goal)
+    ends = [None if end is None else end.T for end in (interval.low, interval.high)]
+    low, high = (None if end is None else end[1:][there] for end in ends)
+    outer = [None if end is None else end[0] for end in ends]
+    overall = overall_table(names, values[:, 0], null=np.zeros(len(names)), low=outer[0], high=outer[1])
+    changes = {name: _shares(part, lost.counts, np.arange(lost.counts.shape[1]))[:, 0] for name, part in
+               (("loss", lost.losses), ("flipped", lost.flips))}  # fmt: skip
+    return Ranking(
+        axes={"class": classes, "neuron": tuple(names)},
+        values=values.T[1:][there],
+        null=np.zeros((len(classes), len(names))),
+        low=low,
+        high=high,
+        resampled=interval.resampled,
+        provenance=provenance(found, "neurons.ablation", told),
+        tables={"overall": overall, "changes": Table({"neuron": tuple(names)}, changes)},
+    )
+
+
+def _in_steps(
+    found: Measured, names: Sequence[str], steps: Sequence[tuple[str, float]], told: dict[str, Any]
+) -> Ranking:
+    score = np.zeros(len(names))
+    score[[list(names).index(name) for name, _ in steps]] = 1 / np.arange(1, len(steps) + 1)
+    chance = np.full(len(names), score.mean())
+    columns = {"neuron": np.array([name for name, _ in steps]), "lost": np.array([drop for _, drop in steps])}
+    return Ranking(
+        axes={"class": (EVERY,), "neuron": tuple(names)},
+        values=score[None],
+        null=chance[None],
+        low=None,
+        high=None,
+        resampled="no interval: neurons are removed once, one after another",
+        provenance=provenance(found, "neurons.greedy_ablation", told),
+        tables={
+            "overall": overall_table(names, score, null=chance),
+            "steps": Table({"step": tuple(range(1, len(steps) + 1))}, columns),
+        },
+    )
+
+
+def provenance(found: Measured, function: str, arguments: dict[str, Any]) -> Provenance:
+    """Where numbers measured on a model's task come from."""
+    model, corpus, settings = found.model, found.corpus, found.settings
+    sizes = [len(sentence.words) for sentence in corpus]
+    told = {"task": found.task.name, "label": settings.label, "length": settings.length, **arguments}
+    return Provenance(
+        function,
+        told,
+        ({"name": model.name, "fingerprint": model.fingerprint},),
+        {
+            "name": corpus.name,
+            "fingerprint": corpus.fingerprint or "none",
+            "sentences": len(sizes),
+            "words": sum(sizes),
+        },
+        settings.seed,
+    )

@@ -1,0 +1,297 @@
+"""Evaluation of a ranking: what its first neurons are worth beside its last and beside random ones of the same
+number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pellucid.collect.progress import Progress
+from pellucid.errors import listing
+from pellucid.heads.weighing.measuring import measured
+from pellucid.neurons.concepts import Concept
+from pellucid.neurons.judging.ablating import replaced, site_means
+from pellucid.neurons.judging.ablation import named_sites, provenance
+from pellucid.neurons.probing.intervals import accuracies
+from pellucid.neurons.probing.material import Material, Reading, opened
+from pellucid.neurons.probing.probes import penalties, real_tasks, tested, tested_counts
+from pellucid.neurons.probing.rows import MEMORY
+from pellucid.neurons.probing.training import Fitted, Settings, Task, fit
+from pellucid.neurons.ranking import Ranking
+from pellucid.neurons.sources import Sites
+from pellucid.results import Result, ResultError, Table
+from pellucid.uncertainty import GROUPS, Interval, jackknife
+
+if TYPE_CHECKING:
+    from pellucid.collect.store import Store
+    from pellucid.corpus import Corpus
+    from pellucid.model import Model
+
+Array = np.ndarray[Any, Any]
+ENDS = {
+    "top": "the neurons that the ranking puts first",
+    "bottom": "those that it puts last",
+    "random": "as many drawn at random, mean over draws",
+}
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class RankingCurves(Result):
+    """A score with the first, last and random neurons of a ranking, [measure, neurons], by their number.
+
+    What was done with the neurons, and what the score is, stand in `done` and `score`. The table `whole` has the score
+    of all neurons; `smallest` (of probes trained anew) the smallest sets that suffice.
+    """
+
+    kind: ClassVar[str] = "neurons.evaluation"
+    title: ClassVar[str] = "What the neurons of a ranking are worth"
+    phrases: ClassVar[Mapping[str, str]] = ENDS
+    chance: ClassVar[str] = "as many neurons drawn at random"
+
+    @property
+    def done(self) -> str:
+        """What was done with the neurons."""
+        return str(self.provenance.arguments["done"])
+
+    @property
+    def score(self) -> str:
+        """What the score is."""
+        return str(self.provenance.arguments["score"])
+
+
+def ablated_in_model(
+    model: Model,
+    corpus: Corpus,
+    ranking: Ranking,
+    task: str | None = None,
+    *,
+    cls: str | None = None,
+    counts: Sequence[int] | None = None,
+    replacement: str = "zero",
+    draws: int = 3,
+    label: str | None = None,
+    batch: int = 32,
+    length: int | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> RankingCurves:
+    """The loss of the model's own task, in nats per goal, without the first, last and random neurons of a ranking.
+
+    `counts` are by default 1% to 50% of the neurons. The table `whole` has loss and main score of the model as it is,
+    `scores` the main score of each curve.
+    """
+    found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
+    sizes, names = numbers(counts, len(ranking.neurons)), ranking.order(cls)
+    means = site_means(found, list(named_sites(model, names))) if replacement == "mean" else None
+    groups = found.group_count
+    out_of = np.zeros(groups)
+
+    def sums(without: Sequence[str]) -> Array:
+        """Losses and points by document group, [2, groups], without some neurons."""
+        chosen = named_sites(model, without) if without else {}
+        edits = [edit for site, units in chosen.items() for edit in replaced(site, units, replacement, means, model)]
+        total = np.zeros((2, groups))
+        out_of[:] = 0
+        for step in range(found.steps()):
+            rows, place = found.rows(found.batch(step), edits), found.groups[found.owners(step).numpy()]
+            for part, target in ((rows.losses, total[0]), (rows.hits, total[1]), (rows.goals, out_of)):
+                np.add.at(target, place, part.cpu().numpy())
+        return total
+
+    sets = _sets(names, sizes, draws, seed)
+    with Progress(progress) as shown:
+        shown.begin("ablating neurons in the model", len(sizes) * (2 + draws))
+        plain = sums(())
+        parts = _each(sets, sums, shown.advance)  # [3, counts, 2, groups]
+    curves, interval = _means(parts, out_of)
+    per_goal = plain.sum(axis=1) / out_of.sum()
+    told = {**_told(ranking, cls), "done": f"replaced in the model ({replacement})",
+            "score": "loss in nats per goal", "draws": draws}  # fmt: skip
+    tables = {
+        "whole": Table({"measure": ("loss", "accuracy")}, {"value": per_goal}),
+        "scores": Table({"measure": tuple(ENDS), "neurons": sizes}, {"accuracy": curves[..., 1]}),
+    }
+    ends = [None if end is None else end[..., 0] for end in (interval.low, interval.high)]
+    return RankingCurves(
+        {"measure": tuple(ENDS), "neurons": sizes}, curves[..., 0], np.tile(curves[2, :, 0], (3, 1)), ends[0], ends[1],
+        interval.resampled, provenance(found, "neurons.evaluation", told), tables,
+    )  # fmt: skip
+
+
+def ablated_in_probe(
+    source: Store | Model,
+    ranking: Ranking,
+    corpus: Corpus | None = None,
+    *,
+    concept: str | Concept,
+    cls: str | None = None,
+    sites: Sites = None,
+    counts: Sequence[int] | None = None,
+    keep: bool = False,
+    penalty: str = "elastic",
+    draws: int = 3,
+    epochs: int = 60,
+    test: float = 0.2,
+    fewest: int = 20,
+    seed: int = 0,
+    memory: int = MEMORY,
+) -> RankingCurves:
+    """The accuracy of one trained probe when neurons are set to their mean: the first, last and random of a ranking.
+
+    With `keep` all others are, so that the probe reads these alone.
+    """
+    reading = Reading(sites, fewest, test, seed, memory)
+    with opened(source, corpus, concept, reading, controlled=False) as found:
+        names, sizes = _known(ranking, found, cls), numbers(counts, len(found.rows.names))
+        tasks = real_tasks(found, 1)
+        fitted = fit(found.rows, tasks, len(found.data.classes), Settings(*penalties(penalty, 1e-3, 1e-3),
+                                                                          epochs=epochs, seed=seed))  # fmt: skip
+        place = {name: at for at, name in enumerate(found.rows.names)}
+
+        def hits(chosen: Sequence[str]) -> Array:
+            mine = np.zeros(len(place), dtype=bool)
+            mine[[place[name] for name in chosen]] = True
+            return tested(found.rows, _without(fitted, ~mine if keep else mine), tasks, found)[0]
+
+        parts = _each(_sets(names, sizes, draws, seed), hits)  # [3, counts, groups, classes]
+        whole = tested(found.rows, fitted, tasks, found)[0]
+        done = "kept in the probe, all others at their mean" if keep else "set to their mean in the probe"
+        told = {**_told(ranking, cls), "done": done, "penalty": penalty, "draws": draws}
+        return _of_probe(found, sizes, parts, whole, told, seed)
+
+
+def trained_anew(
+    source: Store | Model,
+    ranking: Ranking,
+    corpus: Corpus | None = None,
+    *,
+    concept: str | Concept,
+    cls: str | None = None,
+    sites: Sites = None,
+    counts: Sequence[int] | None = None,
+    within: float = 0.01,
+    penalty: str = "l2",
+    draws: int = 3,
+    epochs: int = 60,
+    test: float = 0.2,
+    fewest: int = 20,
+    seed: int = 0,
+    memory: int = MEMORY,
+) -> RankingCurves:
+    """The accuracy of probes trained on the first, last and random neurons of a ranking alone, all in one training.
+
+    The table `smallest` has the smallest number of first neurons whose probe is within `within` (and 2, 5 times that)
+    of the accuracy of all neurons; 0 where none of `counts` suffices.
+    """
+    reading = Reading(sites, fewest, test, seed, memory)
+    with opened(source, corpus, concept, reading, controlled=False) as found:
+        names, sizes = _known(ranking, found, cls), numbers(counts, len(found.rows.names))
+        place = {name: at for at, name in enumerate(found.rows.names)}
+        sets = _sets(names, sizes, draws, seed)
+        tasks: list[Task] = real_tasks(found, 1)
+        for chosen in (one for end in sets for size in end for one in size):
+            columns = np.zeros(len(place), dtype=bool)
+            columns[[place[name] for name in chosen]] = True
+            tasks += real_tasks(found, 1, columns)
+        settings = Settings(*penalties(penalty, 1e-3, 1e-3), epochs=epochs, seed=seed)
+        fitted = fit(found.rows, tasks, len(found.data.classes), settings)
+        hits = iter(tested(found.rows, fitted, tasks, found))
+        whole = next(hits)
+        parts = _each(sets, lambda _: next(hits))
+        told = {**_told(ranking, cls), "done": "read alone by a probe trained anew", "penalty": penalty, "draws": draws}
+        made = _of_probe(found, sizes, parts, whole, told, seed)
+    reached, every = made.values[0], float(made.table("whole").columns["value"][0])
+    shares = tuple(within * times for times in (1, 2, 5))
+    enough = [next((size for size, one in zip(sizes, reached, strict=True) if one >= (1 - share) * every), 0)
+              for share in shares]  # fmt: skip
+    smallest = Table({"within": shares}, {"neurons": np.array(enough)})
+    return RankingCurves(made.axes, made.values, made.null, made.low, made.high, made.resampled, made.provenance,
+                         {**made.tables, "smallest": smallest})  # fmt: skip
+
+
+def numbers(counts: Sequence[int] | None, total: int) -> tuple[int, ...]:
+    """The numbers of neurons of a curve: those given, or some shares of all."""
+    chosen = sorted({max(1, round(share * total)) for share in SHARES}) if counts is None else sorted(set(counts))
+    wrong = [count for count in chosen if not 1 <= count <= total]
+    if wrong or not chosen:
+        raise ResultError(f"There are {total} neurons, so a curve cannot have {listing(wrong)}; use 1 to {total}.")
+    return tuple(chosen)
+
+
+Sets = Sequence[Sequence[Sequence[Sequence[str]]]]
+"""Names of neurons by end (top, bottom, random), by number, and by draw."""
+
+
+def _sets(order: Sequence[str], sizes: Sequence[int], draws: int, seed: int) -> Sets:
+    if draws < 1:
+        raise ResultError(f"draws={draws} leaves nothing to compare with; use 1 or more.")
+    dice = np.random.default_rng([seed, 5])
+    shuffled: list[list[str]] = [[order[int(at)] for at in dice.permutation(len(order))] for _ in range(draws)]
+    top = [[list(order[:size])] for size in sizes]
+    bottom = [[list(order[len(order) - size :])] for size in sizes]
+    random = [[each[:size] for each in shuffled] for size in sizes]
+    return [top, bottom, random]
+
+
+def _each(sets: Sets, of: Callable[[Sequence[str]], Array], advance: Callable[[int], None] | None = None) -> Array:
+    """What a function gives for every set, mean over draws: [3, numbers, …]."""
+    found: list[list[Array]] = []
+    for end in sets:
+        found.append([])
+        for size in end:
+            found[-1].append(np.mean([of(chosen) for chosen in size], axis=0))
+            if advance is not None:
+                advance(len(size))
+    return np.array(found)
+
+
+def _means(parts: Array, out_of: Array) -> tuple[Array, Interval]:
+    """Sums [3, numbers, 2, groups] per goal, [3, numbers, 2], with their interval over document groups."""
+
+    def share(kept: Array) -> Array:
+        return parts[..., kept].sum(axis=-1) / out_of[kept].sum()
+
+    groups = np.flatnonzero(out_of)
+    several = len(groups) > 1
+    without = [share(groups[groups != group]) if several else np.empty(0) for group in groups]
+    return share(groups), jackknife(share(groups), without, out_of[groups].tolist())
+
+
+def _known(ranking: Ranking, found: Material, cls: str | None) -> list[str]:
+    """The order of a ranking whose neurons are those that are read."""
+    missing = set(found.rows.names) ^ set(ranking.neurons)
+    if missing:
+        raise ResultError(
+            f"The ranking has {len(ranking.neurons):,} neurons and {len(found.rows.names):,} are read; they differ in "
+            f"{listing(sorted(missing), most=3)}: rank the same sites, or choose them with sites=."
+        )
+    return ranking.order(cls)
+
+
+def _without(fitted: Fitted, left_out: Array) -> Fitted:
+    weights = np.where(left_out, np.float32(0), fitted.weights)
+    return Fitted(weights, fitted.biases, fitted.mean, fitted.deviation, fitted.epochs)
+
+
+def _told(ranking: Ranking, cls: str | None) -> dict[str, Any]:
+    origin = ranking.provenance
+    return {"method": ranking.method, "ranked for": ranking.concept, "class": cls, "ranked by": origin.function}
+
+
+def _of_probe(
+    found: Material, sizes: tuple[int, ...], parts: Array, whole: Array, told: dict[str, Any], seed: int
+) -> RankingCurves:
+    """Curves of accuracies from hits [3, numbers, groups, classes]."""
+    unit, counts = found.data.unit.removesuffix("s"), tested_counts(found)
+    values, interval = accuracies(parts, counts, lambda share: share[..., 0], unit=unit)
+    every, _ = accuracies(whole, counts)
+    assert parts.shape[2] == GROUPS
+    return RankingCurves(
+        {"measure": tuple(ENDS), "neurons": sizes}, values, np.tile(values[2], (3, 1)), interval.low, interval.high,
+        interval.resampled, found.provenance("neurons.evaluation", {**told, "score": "accuracy"}, seed),
+        {"whole": Table({"measure": ("accuracy",)}, {"value": every[:1]})},
+    )  # fmt: skip

@@ -1,0 +1,220 @@
+"""Findings from rankings: where the neurons of a concept stand, how many it takes, and which serve several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pellucid.neurons.ranking import Ranking, by_site
+from pellucid.results import Result, ResultError, Table
+
+Array = np.ndarray[Any, Any]
+_DRAWS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution(Result):
+    """The share of a ranking's first neurons that stand at each site, [site], beside the site's share of all."""
+
+    kind: ClassVar[str] = "neurons.distribution"
+    title: ClassVar[str] = "Where the first neurons of a ranking stand"
+    chance: ClassVar[str] = "the site's share of all neurons"
+
+
+def distribution(ranking: Ranking, k: int = 50, *, cls: str | None = None, seed: int = 0) -> Distribution:
+    """The share of the first `k` neurons at each site (a layer of the stream, the MLP, heads).
+
+    Where the ranking has an interval, that of the shares comes from drawing every score within its own, 95%, as if
+    normal; else there is none.
+    """
+    sites = by_site(ranking.neurons)
+    scores, ends = ranking.scores(cls), _reach(ranking, cls)
+    owner = np.repeat(np.arange(len(sites)), [len(units) for units in sites.values()])
+    if not 1 <= k <= len(scores):
+        raise ResultError(f"There are {len(scores)} neurons, so there is no first {k}; use 1 to {len(scores)}.")
+
+    def share(given: Array) -> Array:
+        first = np.argsort(-given, kind="stable")[:k]
+        return np.bincount(owner[first], minlength=len(sites)) / k
+
+    whole = share(scores)
+    low = high = None
+    if ends is not None:
+        dice = np.random.default_rng(seed)
+        drawn = np.stack([share(np.abs(scores + ends / 1.96 * dice.normal(size=len(scores)))) for _ in range(_DRAWS)])
+        low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+        low, high = np.minimum(low, whole), np.maximum(high, whole)
+    unit = ranking.resampled if ends is None else f"scores within their interval over {ranking.resampled}"
+    return Distribution(
+        axes={"site": tuple(sites)},
+        values=whole,
+        null=np.array([len(units) for units in sites.values()]) / len(scores),
+        low=low,
+        high=high,
+        resampled=unit.replace("interval", "bounds") if ends is not None else unit,
+        provenance=_origin(ranking, "neurons.distribution", {"k": k, "class": cls}, seed),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Spread(Result):
+    """How many neurons each class takes, [measure, class]; few is localised, many distributed."""
+
+    kind: ClassVar[str] = "neurons.spread"
+    title: ClassVar[str] = "How many neurons a class takes"
+    phrases: ClassVar[Mapping[str, str]] = {
+        "effective": "exp of the entropy of |score| shares: as many equal neurons would spread as far",
+        "half": "neurons, from the first on, that hold half of Σ|score|",
+    }
+    chance: ClassVar[str] = "scores as large as chance makes them, the same for every neuron of a normal law"
+
+
+def spread(ranking: Ranking) -> Spread:
+    """Whether each class is localised in a few neurons or distributed over many.
+
+    Chance is that of |score| drawn from a half-normal law, the same for all neurons: exp(H) = .75·n, and half of the
+    sum in the first .24·n. Ends of the interval come from drawing scores within their own, where there is one.
+    """
+    measures = np.stack([_taken(np.abs(row)) for row in ranking.values], axis=1)
+    total, dice = ranking.values.shape[1], np.random.default_rng(0)
+    normal = np.mean([_taken(np.abs(dice.normal(size=total))) for _ in range(20)], axis=0)
+    low = high = None
+    unit = ranking.resampled
+    if ranking.low is not None and ranking.high is not None:
+        reach = (ranking.high - ranking.low) / 2 / 1.96
+        drawn = np.stack([
+            np.stack([_taken(np.abs(row)) for row in ranking.values + reach * dice.normal(size=reach.shape)], axis=1)
+            for _ in range(50)
+        ])  # fmt: skip
+        low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+        low, high = np.minimum(low, measures), np.maximum(high, measures)
+        unit = f"scores within their bounds over {ranking.resampled}"
+    return Spread(
+        axes={"measure": tuple(Spread.phrases), "class": ranking.axes["class"]},
+        values=measures,
+        null=np.repeat(normal[:, None], len(ranking.classes), axis=1),
+        low=low,
+        high=high,
+        resampled=unit,
+        provenance=_origin(ranking, "neurons.spread", {}, 0),
+    )
+
+
+def _taken(size: Array) -> Array:
+    """Effective number of neurons, and how many hold half of the sum; 0 where all scores are 0."""
+    total = size.sum()
+    if total <= 0:
+        return np.zeros(2)
+    share = np.sort(size)[::-1] / total
+    there = share[share > 0]
+    return np.array([np.exp(-(there * np.log(there)).sum()), np.searchsorted(np.cumsum(share), 0.5 - 1e-12) + 1])
+
+
+@dataclass(frozen=True, eq=False)
+class Polysemy(Result):
+    """The share of neurons that are among the first of so many classes, [classes]; 0 classes are most of them.
+
+    Table `neurons` has, for each that is among the first of any class, these classes.
+    """
+
+    kind: ClassVar[str] = "neurons.polysemy"
+    title: ClassVar[str] = "How many classes a neuron serves"
+    chance: ClassVar[str] = "first neurons drawn at random for every class"
+
+
+def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute") -> Polysemy:
+    """Whether neurons are exclusive to one class or serve several: those among the first `k` of each class.
+
+    With n neurons and C classes, chance is binomial with C draws of k/n.
+    """
+    from math import comb
+
+    classes, names = ranking.classes, ranking.neurons
+    if not 1 <= k <= len(names):
+        raise ResultError(f"There are {len(names)} neurons, so there is no first {k}; use 1 to {len(names)}.")
+    tops = {cls: set(ranking.top(k, cls, by=by)) for cls in classes}
+    served = {name: [cls for cls in classes if name in tops[cls]] for name in names}
+    counts = np.bincount([len(each) for each in served.values()], minlength=len(classes) + 1)
+    share = k / len(names)
+    chance = [comb(len(classes), m) * share**m * (1 - share) ** (len(classes) - m) for m in range(len(classes) + 1)]
+    shown = [(name, len(each), ", ".join(each)) for name, each in served.items() if each]
+    shown.sort(key=lambda row: -row[1])
+    columns: dict[str, Any] = dict(zip(("neuron", "classes", "which"), zip(*shown, strict=True), strict=True))
+    return Polysemy(
+        axes={"classes": tuple(range(len(classes) + 1))},
+        values=counts / len(names),
+        null=np.array(chance),
+        low=None,
+        high=None,
+        resampled="no interval: the first neurons are counted as they are",
+        provenance=_origin(ranking, "neurons.polysemy", {"k": k, "by": by}, None),
+        tables={"neurons": Table.of_rows(columns)},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ExpertShare(Result):
+    """The share of neurons whose score reaches each bar, [model, class]: experts of a class, model by model."""
+
+    kind: ClassVar[str] = "neurons.expert_share"
+    title: ClassVar[str] = "The share of neurons that are experts"
+    chance: ClassVar[str] = "the share that the same bar lets through by chance"
+
+
+def expert_share(rankings: Mapping[str, Ranking], *, bar: float = 0.9) -> ExpertShare:
+    """χ of each model and class: the share of neurons with |score| ≥ `bar` (Suau, Zappella & Apostoloff 2020).
+
+    Meant for average precision. Classes are those that all rankings have. Ends of the interval are the shares with the
+    scores at the ends of theirs.
+    """
+    if not rankings:
+        raise ResultError("No ranking was given; give one for each model.")
+    first = next(iter(rankings.values()))
+    classes = [name for name in first.classes if all(name in each.classes for each in rankings.values())]
+    if not classes:
+        raise ResultError("The rankings have no class in common; rank the same concept for every model.")
+    places = {model: [each.place("class", name) for name in classes] for model, each in rankings.items()}
+
+    def share(parts: Sequence[Array]) -> Array:
+        return np.stack([(np.abs(part) >= bar).mean(axis=1) for part in parts])
+
+    values = share([each.values[places[model]] for model, each in rankings.items()])
+    nulls = [each.null[places[model]] if each.null is not None else np.zeros_like(each.values[places[model]])
+             for model, each in rankings.items()]  # fmt: skip
+    bounded = all(each.low is not None and each.high is not None for each in rankings.values())
+    low = high = None
+    if bounded:
+        sizes = [(np.abs(each.low[places[model]]), np.abs(each.high[places[model]]), np.abs(each.values[places[model]]))
+                 for model, each in rankings.items() if each.low is not None and each.high is not None]  # fmt: skip
+        low = share([np.minimum(np.minimum(one, two), middle) for one, two, middle in sizes])
+        high = share([np.maximum(np.maximum(one, two), middle) for one, two, middle in sizes])
+    models = tuple(model for each in rankings.values() for model in each.provenance.models[:1])
+    told = {"bar": bar, "concept": first.concept, "method": first.method}
+    return ExpertShare(
+        axes={"model": tuple(rankings), "class": tuple(classes)},
+        values=values,
+        null=share(nulls),
+        low=low,
+        high=high,
+        resampled=first.resampled if bounded else "no interval: a ranking has none",
+        provenance=replace(first.provenance, function="neurons.expert_share", arguments=told, models=models),
+    )
+
+
+def _reach(ranking: Ranking, cls: str | None) -> Array | None:
+    """Half the width of each neuron's interval, [neuron]; None where there is none."""
+    if cls is None:
+        columns = ranking.overall.columns
+        return (columns["high"] - columns["low"]) / 2 if "low" in columns else None
+    if ranking.low is None or ranking.high is None:
+        return None
+    place = ranking.place("class", cls)
+    return (ranking.high[place] - ranking.low[place]) / 2
+
+
+def _origin(ranking: Ranking, function: str, arguments: dict[str, Any], seed: int | None) -> Any:
+    told = {"method": ranking.method, "concept": ranking.concept, "ranked by": ranking.provenance.function, **arguments}
+    return replace(ranking.provenance, function=function, arguments=told, seed=seed)

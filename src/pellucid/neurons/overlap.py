@@ -1,0 +1,247 @@
+"""Overlap: neurons ranked by how well the words that they fire on are the words of a class (IoU)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pellucid.errors import listing
+from pellucid.neurons.bitmasks import overlap, packed, shared, sizes
+from pellucid.neurons.concepts import Concept, as_concept, scored
+from pellucid.neurons.histograms import Binned, best_side, histogram_collectors, joined, ranking_from_histograms
+from pellucid.neurons.ranking import neuron_names
+from pellucid.neurons.scores import Again, Scores, class_table, ranking_of
+from pellucid.neurons.sources import Sites, found_in
+from pellucid.results import Array, ResultError
+
+if TYPE_CHECKING:
+    from pellucid.collect.found import Found
+    from pellucid.collect.store import Store
+    from pellucid.corpus import Corpus
+    from pellucid.model import Model
+    from pellucid.neurons.ranking import Ranking
+    from pellucid.neurons.store_rows import RowClasses
+
+ENDS = ("both", "upper")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a neuron begins to fire: strictly above its `quantile`, or above one `threshold` for all neurons.
+
+    With both `ends`, strictly below the quantile 1 − q (or the threshold) counts too, as a negative score.
+    """
+
+    quantile: float | None
+    threshold: float | None
+    ends: str
+
+    def __post_init__(self) -> None:
+        if (self.quantile is None) == (self.threshold is None):
+            raise ResultError(
+                "Neurons fire above a quantile or above a threshold: give one of the two, the other None."
+            )
+        if self.quantile is not None and not 0 <= self.quantile < 1:
+            raise ResultError(f"quantile={self.quantile} must be at least 0 and less than 1, such as 0.95.")
+        if self.ends not in ENDS:
+            raise ResultError(f"There are no ends {self.ends!r}; use {listing(ENDS)}.")
+
+    def rank(self, n: int) -> int:
+        """The place (from 0, the smallest first) of the value that a neuron must exceed."""
+        assert self.quantile is not None
+        return int(np.floor(self.quantile * (n - 1)))
+
+
+def iou(
+    source: Found | Store | Model,
+    corpus: Corpus | None = None,
+    *,
+    concept: str | Concept,
+    sites: Sites = None,
+    quantile: float | None = 0.95,
+    threshold: float | None = None,
+    ends: str = "both",
+    exact: bool = False,
+    control: bool = True,
+    seed: int = 0,
+) -> Ranking:
+    """Intersection over union of the words a neuron fires on and the words of a class (Bau et al. 2017; Mu & Andreas).
+
+    A neuron fires strictly above its `quantile`, or above a `threshold`; with both `ends` also strictly below, with a
+    negative score, whichever fits better. From `ClassHistograms` the threshold lies somewhere in a bin: the table
+    `error` bounds what that hides. `exact` reads a store instead. Overall is the best class. Chance is a mask of the
+    same size that does not know the class: pc/(p + c − pc) for shares p and c of all words.
+    """
+    asked, cut = as_concept(concept), Cut(quantile, threshold, ends)
+    arguments = {"quantile": quantile, "threshold": threshold, "ends": ends, "exact": exact}
+    if exact:
+        return _exact(source, asked, cut, sites=sites, arguments=arguments, seed=seed)
+    found = found_in(source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed)
+    return ranking_from_histograms(
+        found, asked, partial(binned_overlap, cut=cut), method="iou", sites=sites, arguments=arguments, seed=seed
+    )
+
+
+def binned_overlap(data: Binned, *, cut: Cut) -> tuple[Scores, Array]:
+    """IoU of one site's neurons from histograms, and how far it may be off."""
+    upper = _end(data, cut, lower=False)
+    lower = _end(data, cut, lower=True) if cut.ends == "both" else None
+    scores = best_side(upper.value, None if lower is None else lower.value, upper.null, lower and lower.null)
+    ends = [upper] if lower is None else [upper, lower]
+    most, least = (np.max([getattr(end, name) for end in ends], axis=0) for name in ("most", "least"))
+    return scores, np.maximum(most - np.abs(scores.signed), np.abs(scores.signed) - least)
+
+
+@dataclass(frozen=True, eq=False)
+class _End:
+    """IoU at one end of the values, what it is by chance, and the most and least that it can be, [class, neuron]."""
+
+    value: Array
+    null: Array
+    most: Array
+    least: Array
+
+
+def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
+    """The end is that of the last bins; for the lower one, bins are turned around."""
+    hist = data.hist[..., ::-1] if lower else data.hist  # [class, neuron, bin]
+    total = hist.sum(0)
+    above = np.cumsum(total[:, ::-1], axis=1)[:, ::-1] - total  # words in the bins after each, [neuron, bin]
+    units, n = np.arange(total.shape[0]), int(data.counts.sum())
+    if cut.quantile is not None:
+        wanted = n - 1 - cut.rank(n)
+        place = (above >= max(wanted, 0)).sum(1).clip(max=total.shape[1] - 1)  # the first bin with fewer words above
+        inside = np.maximum(total[units, place], 1)
+        part = ((wanted - above[units, place]) / inside).clip(0, 1)
+    else:
+        place, part = _around(data.edges, float(cut.threshold or 0.0))
+        if lower:
+            place, part = total.shape[1] - 1 - place, 1 - part
+    own = hist[data.places]
+    later = np.cumsum(own[..., ::-1], axis=2)[..., ::-1] - own
+    known, doubt = (
+        later[:, units, place],
+        own[:, units, place],
+    )  # in bins after the cut, and in its bin, [class, neuron]
+    size, spread = above[units, place], total[units, place]
+    counts = data.counts[data.places][:, None]
+    both = known + part * doubt
+    value = overlap(both, size + part * spread, counts)
+    most = overlap(known + doubt, size + doubt, counts)
+    least = overlap(known, size + spread - doubt, counts)
+    share, common = (size + part * spread) / n, counts / n
+    return _End(value, _chance(share, common), most, least)
+
+
+def _around(edges: Array, threshold: float) -> tuple[Array, Array]:
+    """The bin in which a threshold lies, and the part of it above, for every neuron; half in the open end bins."""
+    place = (edges <= threshold).sum(1)
+    units = np.arange(len(edges))
+    inner = (place > 0) & (place < edges.shape[1])
+    low = edges[units, np.maximum(place - 1, 0)]
+    high = edges[units, np.minimum(place, edges.shape[1] - 1)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(inner, (high - threshold) / np.where(high > low, high - low, 1.0), 0.5)
+    return place, part
+
+
+def _chance(share: Array, common: Array) -> Array:
+    """IoU of masks with shares `share` [neuron] and `common` [class, 1] of all words that do not know of each other."""
+    both = share * common
+    return np.where(share + common > 0, both / np.maximum(share + common - both, 1e-300), 0.0)
+
+
+def _exact(
+    source: object, concept: Concept, cut: Cut, *, sites: Sites, arguments: Mapping[str, object], seed: int
+) -> Ranking:
+    from pellucid.collect.store import Store
+    from pellucid.neurons.store_rows import columns, provenance_of, row_classes, store_keys
+
+    if not isinstance(source, Store):
+        raise ResultError(
+            "exact=True reads activations from disk: give a Store (pellucid store build), or exact=False."
+        )
+    rows = row_classes(source, concept)
+    keys = store_keys(source, sites)
+    order = rows.labelled
+    masks = _class_masks(rows, order)
+    parts: list[list[Scores]] = []
+    for key in keys:
+        for _, values in columns(source, key, order):
+            parts.append(_scores_without(values, cut, masks))
+    whole = [joined([part[number] for part in parts]) for number in range(len(parts[0]))]
+    words = [int(masks.counts[number].sum()) for number in range(len(masks.counts))]
+    kept = [Again(scores, float(size)) for scores, size in zip(whole[1:], words, strict=True) if size]
+    return ranking_of(
+        whole[0],
+        kept,
+        classes=scored(dict.fromkeys(rows.classes)),
+        neurons=[name for key in keys for name in neuron_names(key, source.width(key))],
+        provenance=provenance_of(source, {"method": "iou", "concept": concept.name, **arguments}, seed, keys),
+        tables={"classes": class_table(rows.classes, masks.counts.sum(0))},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Masks:
+    """The words of every class in every document group: packed masks, and `counts` [group, class] of all classes."""
+
+    stretches: list[slice]
+    packed: list[Array]
+    counts: Array
+    places: list[int]
+
+
+def _class_masks(rows: RowClasses, order: Array) -> _Masks:
+    codes, groups = rows.codes[order], rows.groups[order]
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1, [len(groups)]])
+    stretches = [slice(start, stop) for start, stop in pairwise(starts.tolist())]
+    every = np.arange(len(rows.classes))[:, None]
+    masks = [packed(codes[place][None] == every) for place in stretches]
+    counts = np.array([np.bincount(codes[place], minlength=len(rows.classes)) for place in stretches])
+    places = [rows.classes.index(name) for name in scored(dict.fromkeys(rows.classes))]
+    return _Masks(stretches, masks, counts, places)
+
+
+def _scores_without(values: Array, cut: Cut, masks: _Masks) -> list[Scores]:
+    """Scores of some neurons [neuron, word] over all words, then without each document group in turn.
+
+    The threshold is that of all words throughout.
+    """
+    made: list[tuple[Array, Array]] = []
+    for lower in (False, True) if cut.ends == "both" else (False,):
+        fires = _fires(-values if lower else values, cut, lower=lower)
+        sizes_of: list[Array] = []
+        both_of: list[Array] = []
+        for place, own in zip(masks.stretches, masks.packed, strict=True):
+            mask = packed(fires[:, place])
+            sizes_of.append(sizes(mask))
+            both_of.append(shared(mask, own).T)
+        made.append((np.array(sizes_of), np.array(both_of)))  # [group, neuron], [group, class, neuron]
+    found: list[Scores] = []
+    for left_out in (None, *range(len(masks.counts))):
+        kept = [group for group in range(len(masks.counts)) if group != left_out]
+        counts = masks.counts[kept].sum(0)
+        ends: list[tuple[Array, Array]] = []
+        for size, both in made:
+            total, common = size[kept].sum(0), both[kept].sum(0)[masks.places]
+            own = counts[masks.places][:, None]
+            ends.append(
+                (overlap(common, total, own), _chance(total / max(1, counts.sum()), own / max(1, counts.sum())))
+            )
+        lower = ends[1] if len(ends) > 1 else (None, None)
+        found.append(best_side(ends[0][0], lower[0], ends[0][1], lower[1]))
+    return found
+
+
+def _fires(values: Array, cut: Cut, *, lower: bool) -> Array:
+    """Where neurons fire, [neuron, word]; `values` are turned around for the lower end."""
+    if cut.threshold is not None:
+        return values > (-cut.threshold if lower else cut.threshold)
+    rank = cut.rank(values.shape[1])
+    return values > np.partition(values, rank, axis=1)[:, rank : rank + 1]

@@ -1,0 +1,1 @@
+"""Learning from neurons: probes with their controls, Gaussians and forests."""

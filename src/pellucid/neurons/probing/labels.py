@@ -1,0 +1,165 @@
+"""Labels for probes: the class, word and document of every row of a store, and which rows are for learning or
+testing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pellucid.collect.words import all_words
+from pellucid.errors import CorpusError, listing
+from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.uncertainty import GROUPS
+
+if TYPE_CHECKING:
+    from pellucid.collect.store import Store
+
+Array = np.ndarray[Any, Any]
+_FEW_DOCUMENTS = 20
+_TRIES = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Every row's class, `goals` (−1: none), the number of its word type, and of its document (or sentence), [rows].
+
+    `unit` says which of the two; `left_out` are the classes that are too rare, with their counts.
+    """
+
+    concept: Concept
+    classes: tuple[str, ...]
+    goals: Array
+    types: Array
+    units: Array
+    unit: str
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Which rows are for testing, and the fold (0 to 9) of those for learning, [rows]; −1 and False for the rest.
+
+    Documents are never torn apart. `group` is the document group of rows for testing, for intervals.
+    """
+
+    test: Array
+    fold: Array
+    group: Array
+
+    @property
+    def training(self) -> Array:
+        """All rows to learn from, [rows]."""
+        return self.fold >= 0
+
+    def without(self, fold: int) -> Array:
+        """The rows of all folds but one, [rows]."""
+        return (self.fold >= 0) & (self.fold != fold)
+
+
+def labelled(store: Store, concept: Concept, *, fewest: int = 20) -> Labelled:
+    """The class of every row of a store; classes with fewer than `fewest` rows are left out and counted."""
+    concept = _prepared(store, concept)
+    values: list[str | None] = []
+    words: list[str] = []
+    documents: list[str] = []
+    sentences: list[int] = []
+    for entry in store.entries:
+        table = store.table(entry, ["sentence", "position"])
+        known = store.sentences(entry)
+        classes = {number: concept.of(sentence) for number, sentence in known.items()}
+        text = {number: all_words(sentence) for number, sentence in known.items()}
+        for number, place in zip(table["sentence"].to_pylist(), table["position"].to_pylist(), strict=True):
+            values.append(classes[number][place] if place >= 0 else None)
+            words.append(text[number][place].lower() if place >= 0 else "")
+            documents.append(known[number].document)
+            sentences.append(number)
+    counts = Counter(value for value in values if value is not None)
+    kept = _classes(concept, counts, fewest)
+    code = {name: place for place, name in enumerate(kept)}
+    goals = np.array([code.get(value, -1) if value is not None else -1 for value in values], dtype=np.int64)
+    enough = len(set(documents)) >= _FEW_DOCUMENTS
+    units = np.unique(np.array(documents if enough else sentences), return_inverse=True)[1]
+    types = np.unique(np.array(words), return_inverse=True)[1]
+    left_out = {name: count for name, count in sorted(counts.items()) if name not in code}
+    return Labelled(concept, kept, goals, types, units, "documents" if enough else "sentences", left_out)
+
+
+def _prepared(store: Store, concept: Concept) -> Concept:
+    """The concept with what it must know of all text: how often each word occurs."""
+    from pellucid.corpus import Corpus
+
+    def read() -> Any:
+        return chain.from_iterable(store.sentences(entry).values() for entry in store.entries)
+
+    return concept.prepared(Corpus("the store's text", "as stored", read))
+
+
+def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[str, ...]:
+    if not counts:
+        raise CorpusError(f"No word of this text has a class of {concept.name!r}; choose another concept or corpus.")
+    absent = [name for name in concept.classes if name not in counts]
+    if absent:
+        raise CorpusError(f"No word has {listing(absent)} for {concept.about!r}; there are {listing(sorted(counts))}.")
+    kept = [name for name, count in sorted(counts.items(), key=lambda each: (each[0] == OTHER, each[0]))
+            if count >= fewest]  # fmt: skip
+    if len(kept) < 2:
+        told = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
+        raise CorpusError(
+            f"A probe tells two or more classes apart, and {concept.name!r} has {len(kept)} with at least {fewest} "
+            f"words ({told}); choose another concept, give more text, or lower fewest."
+        )
+    return tuple(kept)
+
+
+def split(data: Labelled, *, test: float = 0.2, seed: int = 0) -> Split:
+    """Deals whole documents out to testing and to ten folds of learning, so that every class is on both sides.
+
+    Documents are drawn until a share `test` of the labelled rows is reached. Where no draw of fifty has every class on
+    both sides, the class is named.
+    """
+    if not 0 < test < 1:
+        raise CorpusError(f"test={test} leaves nothing to learn from or to test on; use a share such as 0.2.")
+    known = data.goals >= 0
+    sizes = np.bincount(data.units[known], minlength=int(data.units.max()) + 1)
+    there = np.flatnonzero(sizes)
+    if len(there) < GROUPS + 2:
+        raise CorpusError(
+            f"{len(there)} {data.unit} have labelled words; a probe needs {GROUPS + 2} or more, so that some can be "
+            "held out whole: give more text."
+        )
+    one_sided = ""
+    for attempt in range(_TRIES):
+        order = np.random.default_rng([seed, attempt]).permutation(there)
+        reached = np.cumsum(sizes[order]) / sizes.sum()
+        tested = min(max(2, int(np.searchsorted(reached, test)) + 1), len(order) - GROUPS)
+        marked = np.zeros(len(sizes), dtype=bool)
+        marked[order[:tested]] = True
+        rows = marked[data.units]
+        sides = [set(data.goals[known & side].tolist()) for side in (rows, ~rows)]
+        missing = [name for place, name in enumerate(data.classes) if any(place not in side for side in sides)]
+        if not missing:
+            return _dealt(data, order, tested, sizes, known)
+        one_sided = missing[0]
+    raise CorpusError(
+        f"The class {one_sided!r} occurs in too few {data.unit} to be both learned and tested; leave it out with "
+        "classes= or a larger fewest, or give more text."
+    )
+
+
+def _dealt(data: Labelled, order: Array, tested: int, sizes: Array, known: Array) -> Split:
+    """The split of an order of documents, the first of which are for testing."""
+    place = np.full(len(sizes), -1)
+    group = place.copy()
+    for chosen, target in ((order[:tested], group), (order[tested:], place)):
+        weight = np.zeros(GROUPS)
+        for unit in sorted(chosen.tolist(), key=lambda unit: -sizes[unit]):  # the largest first: folds of equal size
+            lightest = int(weight.argmin())
+            target[unit] = lightest
+            weight[lightest] += sizes[unit]
+    fold, groups = (np.where(known, numbers[data.units], -1) for numbers in (place, group))
+    return Split(groups >= 0, fold, groups)

@@ -1,0 +1,96 @@
+"""Probes by layer: how much of a concept can be told from each site alone, beside the controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pellucid.neurons.concepts import Concept
+from pellucid.neurons.probing.controls import majority
+from pellucid.neurons.probing.intervals import accuracies
+from pellucid.neurons.probing.material import Reading, opened
+from pellucid.neurons.probing.probes import MEASURES, control_tasks, penalties, real_tasks, tested, tested_counts
+from pellucid.neurons.probing.rows import MEMORY
+from pellucid.neurons.probing.training import Settings, Task, fit
+from pellucid.neurons.ranking import by_site
+from pellucid.neurons.sources import Sites
+from pellucid.results import Result
+
+if TYPE_CHECKING:
+    from pellucid.collect.store import Store
+    from pellucid.corpus import Corpus
+    from pellucid.model import Model
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerProbes(Result):
+    """Accuracy of a probe on each site alone, beside its controls, [measure, site]."""
+
+    kind: ClassVar[str] = "neurons.per_layer"
+    title: ClassVar[str] = "What a probe tells from each layer"
+    phrases: ClassVar[Mapping[str, str]] = MEASURES
+    chance: ClassVar[str] = "always the most frequent class"
+
+
+def per_layer(
+    source: Store | Model,
+    corpus: Corpus | None = None,
+    *,
+    concept: str | Concept,
+    sites: Sites = None,
+    random: Store | None = None,
+    penalty: str = "l2",
+    l1: float = 1e-3,
+    l2: float = 1e-3,
+    epochs: int = 60,
+    test: float = 0.2,
+    fewest: int = 20,
+    seed: int = 0,
+    memory: int = MEMORY,
+    device: str = "cpu",
+) -> LayerProbes:
+    """A probe of a concept on each site, with majority, random-initialised model, control task and selectivity.
+
+    All probes of a model learn in one training: each reads the neurons of its own site.
+    """
+    settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, seed=seed, device=device)
+    with opened(source, corpus, concept, Reading(sites, fewest, test, seed, memory), random=random) as found:
+        assert found.twin is not None
+        names = list(by_site(found.rows.names))
+        owner = np.array([name.rpartition(":")[0] for name in found.rows.names])
+        real = [task for name in names for task in real_tasks(found, 1, owner == name)]
+        (control,) = control_tasks(found, 1, seed)
+        controls = [Task(control.goals, control.learned, control.held, task.columns) for task in real]
+        classes = len(found.data.classes)
+        tasks = [*real, *controls]
+        mine = tested(found.rows, fit(found.rows, tasks, classes, settings), tasks, found)
+        twins = tested(found.twin, fit(found.twin, real, classes, settings), real, found)
+        hits = np.stack([mine[: len(names)], mine[len(names) :], twins])  # [3, sites, groups, classes]
+        counts = tested_counts(found)
+        values, interval = accuracies(hits, counts, _beside, unit=found.data.unit.removesuffix("s"))
+        rest, learned = found.split.test, found.split.training
+        guesses = [
+            (goals[rest] == majority(goals, learned, classes)).mean() for goals in (real[0].goals, control.goals)
+        ]
+        null = np.array([guesses[0], guesses[0], guesses[1], guesses[0] - guesses[1]])
+        told = {"penalty": penalty, "l1": settings.l1, "l2": settings.l2, "epochs": epochs, "test": test}
+        return LayerProbes(
+            axes={"measure": tuple(MEASURES), "site": tuple(names)},
+            values=values,
+            null=np.repeat(null[:, None], len(names), axis=1),
+            low=interval.low,
+            high=interval.high,
+            resampled=interval.resampled,
+            provenance=found.provenance("neurons.per_layer", {**told, "left out": dict(found.data.left_out)}, seed),
+        )
+
+
+def _beside(accuracy: Array) -> Array:
+    """The measures [4, sites] of the accuracies [3, sites, 1 + classes] of probe, control task and random model."""
+    real, control, random = accuracy[..., 0]
+    return np.stack([real, random, control, real - control])

@@ -1,0 +1,135 @@
+"""Rankings: how strongly every neuron carries every class of a concept, whichever method found it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pellucid.errors import listing
+from pellucid.results import Array, Result, ResultError, Table
+
+BY = ("absolute", "signed")
+OVERALL = ("score", "null", "low", "high")
+"""Columns of the table `overall`; `low` and `high` are there where the result has an interval."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking(Result):
+    """Scores of every neuron for every class, [class, neuron]; a positive score means that it fires *for* the class.
+
+    A neuron is written SITE:INDEX, `resid.3:17`; at sites with heads the slices of all heads stand side by side, so
+    that unit u of head h is INDEX h·width + u. The table `overall` holds the method's own score across classes.
+    `title`, `score` and `chance` are those of the method in `pellucid.neurons.methods.RANKINGS`.
+    """
+
+    kind: ClassVar[str] = "neurons.ranking"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if list(self.axes) != ["class", "neuron"]:
+            raise ResultError(f"A ranking has the axes class and neuron, and {listing(self.axes)} were given.")
+        overall = self.tables.get("overall")
+        if overall is None or overall.axes.get("neuron") != self.axes["neuron"] or "score" not in overall.columns:
+            raise ResultError("A ranking needs a table 'overall' with the column 'score' for each of its neurons.")
+
+    @property
+    def method(self) -> str:
+        """The name of the method that ranked."""
+        return str(self.provenance.arguments.get("method", ""))
+
+    @property
+    def concept(self) -> str:
+        """The name of the concept that the neurons were ranked for."""
+        return str(self.provenance.arguments.get("concept", ""))
+
+    @property
+    def title(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # one class for all methods
+        """What was ranked, and how."""
+        from pellucid.neurons.methods import described
+
+        wanted = f" for {self.concept}," if self.concept else ""
+        return f"Neurons{wanted} by {described(self.method).title}"
+
+    @property
+    def score(self) -> str:
+        """What a score is, in a few words."""
+        from pellucid.neurons.methods import described
+
+        return described(self.method).score
+
+    @property
+    def chance(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What `null` is, in a few words."""
+        from pellucid.neurons.methods import described
+
+        return described(self.method).chance
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that have scores."""
+        return tuple(str(name) for name in self.axes["class"])
+
+    @property
+    def neurons(self) -> tuple[str, ...]:
+        """The names of all neurons, site by site."""
+        return tuple(str(name) for name in self.axes["neuron"])
+
+    @property
+    def overall(self) -> Table:
+        """The score of every neuron across classes, by the method's own rule, and what chance gives."""
+        return self.table("overall")
+
+    def scores(self, cls: str | None = None, *, by: str = "absolute") -> Array:
+        """The numbers that an order goes by, [neuron]: of one class, or overall; their size, or `signed` as they are.
+
+        With a sign, a neuron that is silent for the class stands at the end.
+        """
+        if by not in BY:
+            raise ResultError(f"Neurons are ordered by {listing(BY)}, not by {by!r}.")
+        chosen = self.overall.columns["score"] if cls is None else self.values[self.place("class", cls)]
+        return np.abs(chosen) if by == "absolute" else np.array(chosen)
+
+    def order(self, cls: str | None = None, *, by: str = "absolute") -> list[str]:
+        """The names of all neurons, the most important first; of equals, the one that stands first in the model."""
+        names = self.neurons
+        return [names[place] for place in np.argsort(-self.scores(cls, by=by), kind="stable").tolist()]
+
+    def top(self, k: int, cls: str | None = None, *, by: str = "absolute") -> list[str]:
+        """The names of the `k` most important neurons."""
+        if not 1 <= k <= len(self.neurons):
+            raise ResultError(f"There are {len(self.neurons)} neurons, so there is no top {k}.")
+        return self.order(cls, by=by)[:k]
+
+
+def neuron_names(site: str, width: int) -> tuple[str, ...]:
+    """The names of all neurons of a site."""
+    return tuple(f"{site}:{index}" for index in range(width))
+
+
+def split_name(name: str) -> tuple[str, int]:
+    """The site and index of a neuron's name."""
+    site, colon, index = name.rpartition(":")
+    if not colon or not site or not index.isdecimal():
+        raise ResultError(f"{name!r} names no neuron; write its site and its number, as in 'neurons.3:17'.")
+    return site, int(index)
+
+
+def by_site(names: Sequence[str]) -> dict[str, list[int]]:
+    """Neurons by their site: the numbers of each site, in the order given."""
+    found: dict[str, list[int]] = {}
+    for name in names:
+        site, index = split_name(name)
+        found.setdefault(site, []).append(index)
+    return found
+
+
+def overall_table(
+    neurons: Sequence[str], score: Array, *, null: Array | None, low: Array | None = None, high: Array | None = None
+) -> Table:
+    """The table `overall` of a ranking; every array is [neuron]."""
+    parts = dict(zip(OVERALL, (score, null, low, high), strict=True))
+    columns = {name: np.asarray(part, np.float64) for name, part in parts.items() if part is not None}
+    return Table({"neuron": tuple(neurons)}, columns)

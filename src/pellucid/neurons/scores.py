@@ -1,0 +1,81 @@
+"""Scores of neurons as a ranking: with chance, the jackknife over document groups, and what a random model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pellucid.neurons.ranking import Ranking, overall_table
+from pellucid.results import Array, ResultError, Table
+from pellucid.uncertainty import jackknife
+
+if TYPE_CHECKING:
+    from pellucid.results import Provenance
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Signed scores [class, neuron] and overall ones [neuron], with what chance gives, or None."""
+
+    signed: Array
+    overall: Array
+    null: Array | None = None
+    overall_null: Array | None = None
+
+    @property
+    def both(self) -> Array:
+        """Class scores and overall ones in one array, [class + 1, neuron]."""
+        return np.concatenate([self.signed, self.overall[None]])
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """The same scores without one document group, which has `size` words."""
+
+    scores: Scores
+    size: float
+
+
+def ranking_of(
+    scores: Scores,
+    again: Sequence[Again],
+    *,
+    classes: Sequence[str],
+    neurons: Sequence[str],
+    provenance: Provenance,
+    random_model: Array | None = None,
+    tables: Mapping[str, Table] | None = None,
+) -> Ranking:
+    """A ranking from scores, from the scores `again` without each document group, and from a random model's."""
+    bad = np.argwhere(~np.isfinite(scores.both))
+    if len(bad):
+        raise ResultError(f"The score of {neurons[int(bad[0, 1])]} is not a number; leave its site out.")
+    interval = jackknife(scores.both, [each.scores.both for each in again], [each.size for each in again])
+    low, high = interval.low, interval.high
+    axes = {"class": tuple(classes), "neuron": tuple(neurons)}
+    overall = overall_table(
+        neurons,
+        scores.overall,
+        null=scores.overall_null,
+        low=None if low is None else low[-1],
+        high=None if high is None else high[-1],
+    )
+    beside = {} if random_model is None else {"random model": Table(axes, {"value": random_model})}
+    return Ranking(
+        axes=axes,
+        values=scores.signed,
+        null=scores.null,
+        low=None if low is None else low[:-1],
+        high=None if high is None else high[:-1],
+        resampled=interval.resampled,
+        provenance=provenance,
+        tables={"overall": overall, **beside, **dict(tables or {})},
+    )
+
+
+def class_table(classes: Sequence[str], counts: Array) -> Table:
+    """How many words every class has, `other` included."""
+    return Table({"class": tuple(classes)}, {"words": np.asarray(counts).astype(np.int64)})

@@ -1,0 +1,128 @@
+"""Sources of a ranking: a finished sweep, a store on disk, or a model and a corpus that is swept now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pellucid.errors import listing
+from pellucid.neurons.concepts import Concept
+from pellucid.reading import control as control_of
+from pellucid.results import ResultError
+
+if TYPE_CHECKING:
+    from pellucid.collect.collector import Collector
+    from pellucid.collect.found import Found
+    from pellucid.collect.store import Store
+    from pellucid.corpus import Corpus
+    from pellucid.model import Model
+    from pellucid.model.sites import Site
+
+Sites = str | Sequence[str] | None
+"""Patterns of sites, such as `"resid.*"`; None takes all that there are (residual stream and MLP units of a model)."""
+Gather = Callable[[tuple[str, ...], str], Sequence["Collector"]]
+"""The collectors that a ranking needs, from patterns of sites and the label's name."""
+
+
+def patterns(sites: Sites) -> tuple[str, ...]:
+    """Patterns as a tuple; empty for None."""
+    return () if sites is None else (sites,) if isinstance(sites, str) else tuple(sites)
+
+
+def usual_sites(sites: Sequence[Site]) -> tuple[str, ...]:
+    """The residual stream and the MLP units of the stack that reads the text."""
+    found: list[str] = []
+    for kind in ("resid", "neurons"):
+        stacks = {site.stack for site in sites if site.kind == kind}
+        if stacks:
+            found.append(f"{kind}.*" if None in stacks else f"encoder.{kind}.*")
+    if not found:
+        raise ResultError("This model shows neither a residual stream nor MLP units; name the sites to rank.")
+    return tuple(found)
+
+
+def found_in(
+    source: Found | Store | Model,
+    corpus: Corpus | None,
+    concept: Concept,
+    gather: Gather,
+    *,
+    sites: Sites = None,
+    control: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> Found:
+    """What a ranking is made from.
+
+    A model reads the corpus beside its randomly initialised twin (`control`); `options` are those of `sweep`.
+    """
+    from pellucid.collect.found import Found
+    from pellucid.collect.labelled_store import labelled_store
+    from pellucid.collect.replay import replay
+    from pellucid.collect.store import Store
+    from pellucid.collect.sweep import sweep
+
+    if isinstance(source, (Found, Store)) and corpus is not None:
+        raise ResultError(f"A {type(source).__name__} has its text already; give a corpus with a model only.")
+    if isinstance(source, Found):
+        return source
+    if isinstance(source, Store):
+        chosen = patterns(sites) or source.keys
+        return replay(labelled_store(source, concept), gather(chosen, concept.name), progress=False)
+    if corpus is None:
+        raise ResultError("A model needs a corpus to read: rank(model, corpus, concept=…).")
+    models = [source, type(source).random_like(source, seed)] if control else [source]
+    chosen = patterns(sites) or usual_sites(source.sites)
+    return sweep(models, corpus.labelled(concept), gather(chosen, concept.name), **options)
+
+
+def view_of(found: Found, kind: type[Collector], concept: Concept, sites: Sites) -> tuple[Any, list[str]]:
+    """The view of a collector that tells the concept apart, and its keys of the first model.
+
+    Of several, the one with most sites counts; among those, one that kept document groups apart.
+    """
+    from pellucid.collect.collector import keys, split_key
+
+    asked = patterns(sites)
+    wanted = None if not asked else set(keys(found.models, tuple(_first(each) for each in asked)))
+    having: list[tuple[int, bool, Any, list[str]]] = []
+    labels: list[str] = []
+    for name, each in found.collectors.items():
+        if not isinstance(each, kind):
+            continue
+        label = str(getattr(each, "label", ""))
+        labels.append(label)
+        if label not in (concept.name, concept.base):
+            continue
+        view = found[name]
+        own = [key for key in view.keys if split_key(key)[0] == 0 and (wanted is None or key in wanted)]
+        if own:
+            having.append((len(own), bool(view.groups), view, own))
+    if not having:
+        told = f"of the labels {listing(labels)}" if labels else "none"
+        raise ResultError(
+            f"Ranking neurons for {concept.name!r} needs {kind.__name__}(sites, label={concept.name!r}); those of this "
+            f"sweep are {told}, or not of the sites {listing(asked) if asked else 'of the model'}."
+        )
+    _, _, view, own = max(having, key=lambda each: each[:2])
+    return view, own
+
+
+def _first(pattern: str) -> str:
+    number, colon, _ = pattern.partition(":")
+    return pattern if colon and number.isdigit() else f"0:{pattern}"
+
+
+def site_of(key: str) -> str:
+    """A key's site, without the number of its model."""
+    number, colon, name = key.partition(":")
+    return name if colon and number.isdigit() else key
+
+
+def twin_keys(found: Found, view: Any, own: Sequence[str]) -> list[str]:
+    """The keys of the randomly initialised twin that stand beside those of the model; empty where there is no twin."""
+    twin = control_of(found.models)
+    if twin is None:
+        return []
+    beside = [f"{twin}:{site_of(key)}" for key in own]
+    return beside if all(key in view.keys for key in beside) else []

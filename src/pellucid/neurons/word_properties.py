@@ -1,0 +1,104 @@
+"""Properties of words and pairs that the text alone tells, as classes: length, place, capitals, frequency, overlap."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pellucid.corpus import Sentence
+
+_LENGTHS = (1, 3, 5, 8)
+_PLACES = (1, 2, 4, 8, 16, 32)
+_SHARES = {"under 0.01%": 0.0, "0.01% to 0.1%": 1e-4, "0.1% to 1%": 1e-3, "over 1%": 1e-2}
+_OVERLAPS = {"overlap under 25%": 0.0, "overlap 25% to 50%": 0.25, "overlap 50% to 75%": 0.5, "overlap over 75%": 0.75}
+_NEGATIONS = frozenset(
+    ("no", "not", "n't", "n’t", "never", "nobody", "nothing", "none", "nowhere", "neither", "nor", "cannot", "without")
+)
+_BRACKETS = {
+    "in quotes": (("“", "”"), ("«", "»"), ("``", "''"), ('"', '"')),
+    "in parentheses": (("(", ")"), ("[", "]")),
+}
+NEEDS_COUNTS = ("frequency",)
+"""Properties that need the words of the whole corpus counted."""
+
+
+def _bands(starts: Sequence[int]) -> tuple[str, ...]:
+    """Names of the bands that begin at whole numbers: `1`, `2-3`, `4+`."""
+    ends = [*(start - 1 for start in starts[1:]), None]
+    return tuple(
+        f"{start}+" if end is None else str(start) if end == start else f"{start}-{end}"
+        for start, end in zip(starts, ends, strict=True)
+    )
+
+
+PROPERTIES: dict[str, tuple[str, ...]] = {
+    "length": _bands(_LENGTHS),
+    "position": _bands(_PLACES),
+    "first": ("first", "other"),
+    "last": ("last", "other"),
+    "in quotes": ("in quotes", "other"),
+    "in parentheses": ("in parentheses", "other"),
+    "capital": ("capital", "other"),
+    "frequency": tuple(_SHARES),
+}
+"""The classes of every property; lengths are in characters, positions count from 1, frequencies are shares of words."""
+
+
+def property_values(name: str, sentence: Sentence, counts: Mapping[str, int]) -> list[str | None]:
+    """The class of a property for every word of one sentence; `counts` are those of all words in small letters."""
+    words = sentence.words
+    if name == "frequency":
+        total = sum(counts.values())
+        starts = list(_SHARES.values())
+        return [tuple(_SHARES)[bisect_right(starts, counts.get(word.lower(), 0) / total) - 1] for word in words]
+    if name in _BRACKETS:
+        inside = _inside(sentence.text, _BRACKETS[name])
+        return [
+            name if any(low <= start and stop <= high for low, high in inside) else "other"
+            for start, stop in sentence.spans
+        ]
+    last = len(words) - 1
+    told: dict[str, Callable[[int, str], str]] = {
+        "length": lambda place, word: _band(_LENGTHS, len(word)),
+        "position": lambda place, word: _band(_PLACES, place + 1),
+        "first": lambda place, word: "first" if place == 0 else "other",
+        "last": lambda place, word: "last" if place == last else "other",
+        "capital": lambda place, word: "capital" if word[:1].isupper() else "other",
+    }
+    return [told[name](place, word) for place, word in enumerate(words)]
+
+
+def pair_value(name: str, sentence: Sentence) -> str | None:
+    """The class of a pair of sentences; None where there is no second one.
+
+    The overlap is the share of the second sentence's words that also stand in the first; only letters and digits
+    count as words.
+    """
+    second = sentence.second
+    if second is None:
+        return None
+    there = [word.lower() for word in second.words]
+    if name == "negation":
+        return "negation" if any(word in _NEGATIONS or word.endswith(("n't", "n’t")) for word in there) else "other"
+    own = [word for word in there if any(char.isalnum() for char in word)]
+    if not own:
+        return None
+    first = {word.lower() for word in sentence.words}
+    share = sum(word in first for word in own) / len(own)
+    return tuple(_OVERLAPS)[bisect_right(list(_OVERLAPS.values()), share) - 1]
+
+
+def _band(starts: Sequence[int], value: int) -> str:
+    return _bands(starts)[max(0, bisect_right(starts, value) - 1)]
+
+
+def _inside(text: str, marks: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+    """Characters between an opening mark and the next closing one, the marks left out; what is never closed is not."""
+    found: list[tuple[int, int]] = []
+    for opening, closing in marks:
+        pattern = rf"{re.escape(opening)}(.*?){re.escape(closing)}"
+        found += [match.span(1) for match in re.finditer(pattern, text, flags=re.DOTALL)]
+    return found

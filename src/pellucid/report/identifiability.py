@@ -1,0 +1,204 @@
+"""Pages on identifiability: what attention leaves open, whether tokens can be told from states, how far they mix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pellucid.report.cells import beside
+from pellucid.report.html import Cell, number, share
+from pellucid.report.page import Written, page
+from pellucid.report.sheet import WIDTH, Sheet
+from pellucid.saving import whole_folder
+
+if TYPE_CHECKING:
+    from pellucid.identifiability import AttentionIdentifiability, TokenIdentifiability, TokenMixing
+    from pellucid.results import Result
+
+TITLES = {
+    "attention": ("What attention leaves open", "Whether the weights of a head could be others with the same output."),
+    "tokens": ("Telling tokens from states", "Whether a hidden state still says which token it belongs to."),
+    "mixing": ("How far tokens mix", "What every state reacts to: its own input, or that of other tokens."),
+}
+
+
+def show_attention(sheet: Sheet, result: AttentionIdentifiability) -> None:
+    """Maps of every measure, means by layer, and how they grow with the length of the text."""
+    sheet.result(result, name="attention")
+    unique = float(result.measure("unique").mean())
+    sheet.highlight("queries whose attention is unique", share(unique), chance="1 if nothing is left open")
+    moved = result.place("measure", "moved")
+    assert result.null is not None
+    sheet.highlight(
+        "part of the weights without effect",
+        number(float(result.values[moved].mean())),
+        chance=f"random direction {number(float(result.null[moved].mean()))}",
+    )
+    sheet.text(
+        f"A head's output is a sum of values, each {int(result.table('heads').columns['width'].max())} numbers wide, "
+        "weighted by attention. As soon as a query sees more tokens than that, other weights give the same output."
+    )
+    sheet.figure(
+        result.plot(width=WIDTH),
+        name="attention",
+        caption=f"Every head. Chance: {result.chance}. Interval: {result.resampled}.",
+        alt="Maps of layers by heads, one for each measure.",
+    )
+    table = result.table("lengths")
+    names = [*result.measures, "moved by chance"]
+    rows = [
+        (
+            str(length),
+            int(table.columns["queries"][place, 0, 0]),
+            *(_mean(table.columns[name][place]) for name in names),
+        )
+        for place, length in enumerate(table.axes["keys in sight"])
+    ]
+    right = ["queries", *names]
+    sheet.table(
+        ["keys in sight", *right],
+        rows,
+        caption="By how many tokens a query sees, means over all heads.",
+        name="attention-lengths",
+        right=right,
+    )
+    unsure = float(result.table("heads").columns["uncertain"].mean())
+    sheet.note(f"For {share(unsure)} of queries the rank hangs on the cut below which an eigenvalue counts as zero.")
+    _phrases(sheet, result)
+
+
+def show_tokens(sheet: Sheet, result: TokenIdentifiability) -> None:
+    """Rates by layer beside chance and a random model."""
+    sheet.result(result, name="tokens")
+    best = str(result.axes["measure"][-1])
+    last = result.values[result.place("measure", best), -1]
+    assert result.null is not None
+    sheet.highlight(
+        f"tokens found again after the last layer ({best})",
+        share(float(last)),
+        chance=f"chance {share(float(result.null[-1, -1]))}",
+    )
+    sheet.figure(
+        result.plot(width=WIDTH),
+        name="tokens",
+        caption=f"Share of tokens that are found again. Chance: {result.chance}. Interval: {result.resampled}, with "
+        "the maps as they are.",
+        alt="A curve over layers for every map and distance.",
+    )
+    _by_layer(sheet, result, "tokens")
+    for name, axis in (("labels", "label"), ("frequencies", "frequency")):
+        if name in result.tables:
+            _classes(sheet, result, name, axis, best)
+    _phrases(sheet, result)
+
+
+def show_mixing(sheet: Sheet, result: TokenMixing) -> None:
+    """Curves by layer, and the profile by distance."""
+    sheet.result(result, name="mixing")
+    assert result.null is not None
+    shown = {"own": "a token's own share, last layer", "not largest": "tokens with a larger contributor, last layer"}
+    for measure, label in shown.items():
+        at = result.place("measure", measure)
+        sheet.highlight(
+            label,
+            share(float(result.values[at, -1])),
+            chance=f"equal shares {share(float(result.null[at, -1]))}",
+        )
+    sheet.figure(
+        result.plot(width=WIDTH),
+        name="mixing",
+        caption=f"Chance: {result.chance}. Interval: {result.resampled}.",
+        alt="A curve over layers for every measure.",
+    )
+    _by_layer(sheet, result, "mixing")
+    table = result.table("offsets")
+    layers = table.axes["layer"]
+    rows = [
+        (str(offset), *(_mean(table.columns["share"][place, at]) for at in range(len(layers))))
+        for place, offset in enumerate(table.axes["offset"])
+    ]
+    right = [f"layer {layer}" for layer in layers]
+    sheet.table(
+        ["offset", *right],
+        rows,
+        caption="Share of what stands so many tokens before (−) or after a token.",
+        name="mixing-offsets",
+        right=right,
+        fold="By distance",
+    )
+    error = float(result.table("texts").columns["error"].mean())
+    how = f"estimated from random directions, each off by about {error:.1%}" if error else "exact"
+    sheet.note(f"Norms of derivatives are {how}.")
+    _phrases(sheet, result)
+
+
+def _by_layer(sheet: Sheet, result: Result, name: str) -> None:
+    """Every measure and layer with interval, chance and the random model's value."""
+    drawn = result.tables["random model"].columns["value"] if "random model" in result.tables else None
+    numbers = ["value", "95% interval", "chance", *(["random model"] if drawn is not None else [])]
+    rows = [
+        (
+            str(measure),
+            str(layer),
+            *beside(result, (row, column)),
+            *([_mean(drawn[row, column])] if drawn is not None else []),
+        )
+        for row, measure in enumerate(result.axes["measure"])
+        for column, layer in enumerate(result.axes["layer"])
+    ]
+    sheet.table(
+        ["measure", "layer", *numbers], rows, caption="By layer.", name=f"{name}-layers", right=numbers, fold="By layer"
+    )
+
+
+def _classes(sheet: Sheet, result: TokenIdentifiability, name: str, axis: str, measure: str) -> None:
+    """Rates at the last layer by class of tokens."""
+    table = result.table(name)
+    at = result.place("measure", measure)
+    rows = [
+        (
+            str(value),
+            int(table.columns["tokens"][place, at, -1]),
+            _mean(table.columns["rate"][place, at, -1]),
+            _mean(table.columns["chance"][place, at, -1]),
+        )
+        for place, value in enumerate(table.axes[axis])
+    ]
+    right = ["tokens", "found again", "chance"]
+    sheet.table(
+        [axis, *right],
+        rows,
+        caption=f"After the last layer, {measure}, by {axis}.",
+        name=f"tokens-{name}",
+        right=right,
+        fold=f"By {axis}",
+    )
+
+
+def _mean(values: object) -> Cell:
+    mean = float(np.mean(np.asarray(values)))
+    return Cell(number(mean), mean)
+
+
+def _phrases(sheet: Sheet, result: Result) -> None:
+    sheet.facts([(name, phrase) for name, phrase in result.measures.items()])
+
+
+SHOWN = {"attention": show_attention, "tokens": show_tokens, "mixing": show_mixing}
+
+
+def write_identifiability(folder: Path, results: Mapping[str, Result], *, title: str, command: str) -> Path:
+    """A folder with identifiability.html, the results, tables and figures; whole or not at all."""
+    with whole_folder(folder) as work:
+        written: list[Written] = []
+        for name, result in results.items():
+            sheet = Sheet(work, command)
+            SHOWN[name](sheet, result)  # pyright: ignore[reportArgumentType]
+            written.append(Written.filled(*TITLES[name], sheet))
+        about = "What attention and hidden states of this model can and cannot tell."
+        text = page(title, about, (f"Made by: {command}",), written)
+        (work / "identifiability.html").write_text(text, encoding="utf-8")
+    return folder / "identifiability.html"

@@ -1,0 +1,1 @@
+"""Study `heads`: whether specialised heads do the heavy lifting."""

@@ -1,0 +1,86 @@
+"""`pellucid neurons rank` and `show`: what is printed, what is written, and what bad input says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pellucid.cli import main
+from pellucid.results import Result
+from tests.neurons import planted
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("model") / "planted"
+    planted.network().save_pretrained(place)
+    planted.tokenizer().save_pretrained(place)
+    return place
+
+
+def call(monkeypatch, capfd, *words: object) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["pellucid", *map(str, words)])
+    capfd.readouterr()
+    code = 0
+    try:
+        main()
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+CORPUS = ("--corpus", "grammar:60:3")
+
+
+def test_rank_prints_saves_and_dumps(folder, tmp_path, monkeypatch, capfd):
+    words = ("neurons", "rank", folder, *CORPUS, "--concept", "upos=NOUN", "--sites", "neurons.*")
+    code, out, _ = call(monkeypatch, capfd, *words, "--method", "probeless", "--method", "iou", "-o", tmp_path / "r")
+    assert code == 0
+    assert planted.names()["NOUN"] in out
+    assert "chance:" in out
+    saved = {name: Result.load(tmp_path / "r" / name) for name in ("probeless", "iou")}
+    assert saved["probeless"].top(1) == [planted.names()["NOUN"]]
+    assert saved["iou"].low is not None
+    assert "pellucid neurons rank" in saved["iou"].provenance.command
+    code, out, _ = call(monkeypatch, capfd, *words, "--json", "--top", "2")
+    told = json.loads(out)["probeless"]
+    assert [row["neuron"] for row in told["neurons"]] == saved["probeless"].top(2)
+    assert told["classes"]["NOUN"][0]["score"] > told["classes"]["NOUN"][0]["null"]
+
+
+def test_show_writes_a_page_with_every_neuron(folder, tmp_path, monkeypatch, capfd):
+    words = ("neurons", "show", folder, *CORPUS, "--concept", "upos", "--sites", "neurons.*", "--top", "3")
+    code, out, _ = call(monkeypatch, capfd, *words, "-o", tmp_path / "page")
+    assert code == 0
+    page = (tmp_path / "page" / "neurons.html").read_text(encoding="utf-8")
+    first = Result.load(tmp_path / "page" / "results" / "ranking_probeless").top(3)
+    for name in first:
+        assert name in out
+        assert f">{name}</h2>" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert (tmp_path / "page" / "results" / "neuron_reading" / "result.json").is_file()
+    code, out, _ = call(monkeypatch, capfd, "neurons", "show", folder, *CORPUS, "--neuron", "neurons.0:3", "--json")
+    assert json.loads(out)["axes"]["neuron"] == ["neurons.0:3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("rank", "--concept", "upos=NOPE"), "No word has NOPE"),
+        (("rank", "--concept", "upos", "--method", "guess"), "no ranking by guess; there are probeless"),
+        (("rank", "--concept", "nolabel"), "label 'nolabel'"),
+        (("rank", "--concept", "property:size"), "there are length"),
+        (("rank", "--concept", "upos", "--sites", "nothing.*"), "nothing"),
+        (("show",), "Name the neurons to show"),
+        (("show", "--neuron", "neurons.0:999"), "there is no unit 999"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(folder, tmp_path, monkeypatch, capfd, words, message):
+    command, *rest = words
+    code, _, err = call(monkeypatch, capfd, "neurons", command, folder, *CORPUS, *rest, "-o", tmp_path / "out")
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,170 @@
+"""Ablation of neurons: the batched sweep is one edit at a time, planted neurons matter, and greedy order is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from pellucid import Corpus, neurons
+from pellucid.errors import SiteError
+from pellucid.heads import measured
+from pellucid.model import Edit, Model
+from pellucid.model.sites import Site
+from pellucid.neurons.judging.ablating import site_means, sweep_neurons
+from pellucid.neurons.judging.ablation import by_ablation, by_greedy_ablation
+from pellucid.results import ResultError
+from tests.neurons import planted
+from tests.tiny_models import network, word_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tagger():
+    return measured(planted.model(), planted.corpus().take(40), label="upos", batch=16)
+
+
+@pytest.fixture(scope="module")
+def reader():
+    """A random encoder for masked words, whose layers all matter."""
+    text = ["the keys near the cabinet are old", "a red dog runs", "the cat sleeps in the cabinet and the dog is old"]
+    model = Model.load(network("bert"), tokenizer=word_tokenizer(closing=True))
+    return measured(model, Corpus.of(text * 4), batch=5)
+
+
+def one_at_a_time(found, edit):
+    """Mean normalised confidence change, change of loss and flipped answers, by whole passes with one edit."""
+    drops, losses, flips, count = 0.0, 0.0, 0.0, 0
+    for step in range(found.steps()):
+        batch = found.batch(step)
+        real = batch["goals"].flatten() != -100
+        plain, edited = (
+            torch.log_softmax(found.task.logits(found.passing(edits), batch).flatten(0, -2).double(), -1)[real]
+            for edits in ([], [edit] if isinstance(edit, Edit) else edit)
+        )
+        goals, rows = batch["goals"].flatten()[real], torch.arange(int(real.sum()))
+        answer = plain.argmax(-1)
+        p, q = plain[rows, answer].exp(), edited[rows, answer].exp()
+        drops += float(((p - q) / p).sum())
+        losses += float((plain[rows, goals] - edited[rows, goals]).sum())
+        flips += float((edited.argmax(-1) != answer).sum())
+        count += len(rows)
+    return drops / count, losses / count, flips / count
+
+
+def swept(lost, unit):
+    return [part[unit].sum() / lost.counts.sum() for part in (lost.drops, lost.losses, lost.flips)]
+
+
+@pytest.mark.parametrize("name", ["neurons.1", "resid.1", "heads.1", "neurons.0"])
+def test_the_batched_sweep_is_one_edit_at_a_time(reader, name):
+    site = Site(*((part := name.split("."))[0], int(part[1])))
+    units = [0, 5, 9]
+    means = site_means(reader, [site])
+    size = reader.model.size(site)
+    for replacement in ("zero", "mean"):
+        lost = sweep_neurons(reader, site, units, replacement, tokens=150)
+        for place, unit in enumerate(units):
+            gate = torch.ones(int(np.prod(size)))
+            gate[unit] = 0.0
+            instead = (1 - gate) * means[site].float() * (replacement == "mean")
+            if len(size) == 2:
+                gate, instead = gate.view(1, size[0], 1, size[1]), instead.view(1, size[0], 1, size[1])
+            else:
+                gate, instead = gate.view(1, 1, -1), instead.view(1, 1, -1)
+            expected = one_at_a_time(reader, [Edit.gate(site, gate), Edit.add(site, instead)])
+            assert swept(lost, place) == pytest.approx(expected, abs=1e-6)
+    assert lost.drops.shape == (3, 1, reader.group_count)
+
+
+def test_starting_at_a_layer_changes_nothing(reader):
+    site = Site("neurons", 1)
+    late, whole = (sweep_neurons(reader, site, [1, 2, 3], whole=each) for each in (False, True))
+    assert late.drops == pytest.approx(whole.drops, abs=1e-5)
+    assert np.abs(whole.drops).max() > 1e-4
+
+
+def test_neurons_that_are_gone_are_gone_in_every_pass(reader):
+    for gone in ({Site("neurons", 0): [3, 4]}, {Site("neurons", 1): [7]}):
+        lost = sweep_neurons(reader, Site("neurons", 1), [2], gone=gone)
+        edits = [Edit.zero(site, neurons=units) for site, units in gone.items()]
+        expected = one_at_a_time(reader, [*edits, Edit.zero("neurons.1", neurons=[2])])
+        assert swept(lost, 0) == pytest.approx(expected, abs=1e-6)
+
+
+def test_means_leave_padding_out(tagger):
+    site = Site("neurons", 0)
+    rows = [planted.model().run(sentence.text, [site])[site][0] for sentence in tagger.corpus]
+    assert site_means(tagger, [site])[site].numpy() == pytest.approx(torch.cat(rows).mean(0).numpy(), abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def ranked():
+    return neurons.ablation(planted.model(), planted.corpus().take(60), label="upos", sites="neurons.*", progress=False)
+
+
+def test_only_planted_neurons_matter_each_for_its_class(ranked):
+    names = set(planted.names().values())
+    there = {name for name, score in zip(ranked.neurons, ranked.scores(), strict=True) if score > 1e-6}
+    assert there <= names
+    for tag, name in planted.names().items():
+        if tag in ranked.classes and tag != planted.FLIPPED:
+            assert ranked.top(1, tag) == [name]
+            assert ranked.values[ranked.place("class", tag), ranked.place("neuron", name)] > 0.5
+    assert ranked.method == "ablation"
+    assert ranked.concept == "upos"
+    assert "document groups" in ranked.resampled
+    assert (ranked.low <= ranked.values).all()
+    table = ranked.table("changes").columns
+    assert table["loss"][ranked.place("neuron", planted.names()["NOUN"])] > 0
+
+
+def test_a_concept_is_one_of_the_models_labels(ranked):
+    text = planted.corpus().take(60)
+    noun = by_ablation(planted.model(), text, concept="upos=NOUN", sites="neurons.0")
+    assert noun.classes == ("NOUN",)
+    assert noun.top(1) == [planted.names()["NOUN"]]
+    assert noun.values[0, 0] == pytest.approx(ranked.values[ranked.place("class", "NOUN"), 0], abs=1e-6)
+    greedy = by_greedy_ablation(planted.model(), text.take(20), concept="upos", sites="neurons.0", within=4, count=2)
+    assert len(greedy.neurons) == planted.INNER
+    assert set(greedy.top(2)) <= set(planted.names().values())
+    assert greedy.scores()[greedy.place("neuron", greedy.top(2)[1])] == 0.5
+    with pytest.raises(ResultError, match="give a model and a corpus"):
+        by_ablation(planted.model(), concept="upos")
+    with pytest.raises(ResultError, match="none of it"):
+        by_ablation(planted.model(), text, concept="upos=DOG", sites="neurons.0")
+
+
+def test_greedy_removal_goes_by_what_is_lost_together():
+    text = planted.corpus().take(30)
+    names = [planted.names()[tag] for tag in ("NOUN", "VERB", "DET")] + ["neurons.0:0", "neurons.1:2"]
+    found = neurons.greedy_ablation(planted.model(), text, label="upos", neurons=names, count=3, progress=False)
+    steps = found.table("steps").columns
+    assert set(steps["neuron"]) == set(names[:3])
+    assert found.order()[:3] == steps["neuron"].tolist()
+    assert (np.diff(steps["lost"]) > 0).all()
+    single = neurons.ablation(planted.model(), text, label="upos", neurons=names, progress=False)
+    assert steps["neuron"][0] == single.top(1, by="signed")[0]
+    assert steps["lost"][0] == pytest.approx(single.scores(by="signed").max(), abs=1e-6)
+    measuring = measured(planted.model(), text, label="upos")
+    gone = [int(name.split(":")[1]) for name in steps["neuron"]]
+    assert steps["lost"][2] == pytest.approx(
+        one_at_a_time(measuring, Edit.zero("neurons.0", neurons=gone))[0], abs=1e-6
+    )
+    with pytest.raises(ResultError, match="6 cannot go"):
+        neurons.greedy_ablation(planted.model(), text, label="upos", neurons=names, count=6)
+
+
+def test_bad_input_is_one_sentence(tagger):
+    site = Site("neurons", 0)
+    with pytest.raises(SiteError, match="replaced by 'noise'"):
+        sweep_neurons(tagger, site, [0], "noise")
+    with pytest.raises(SiteError, match=r"neurons\.0 has neurons 0 to 63; neuron 64"):
+        sweep_neurons(tagger, site, [64])
+    with pytest.raises(SiteError, match="no neuron was asked"):
+        sweep_neurons(tagger, site, [])
+    model, text = planted.model(), planted.corpus().take(5)
+    for wrong, message in (("neurons.9:0", "no site 'neurons.9'"), ("neurons.0:99", "no neuron 99")):
+        with pytest.raises(SiteError, match=message):
+            neurons.ablation(model, text, label="upos", neurons=[wrong])
+    with pytest.raises(SiteError, match="not both"):
+        neurons.ablation(model, text, label="upos", neurons=["neurons.0:1"], sites="neurons.0")

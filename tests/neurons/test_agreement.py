@@ -1,0 +1,191 @@
+"""Agreement, votes, stability and findings from rankings whose scores are set by hand; forests; every known answer."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.ensemble import RandomForestClassifier
+
+from pellucid import neurons
+from pellucid.neurons.judging.agreement import expected_jaccard, jaccard
+from pellucid.neurons.ranking import Ranking, overall_table
+from pellucid.results import Provenance, ResultError
+from tests.neurons import planted
+
+NAMES = (*(f"resid.0:{unit}" for unit in range(4)), *(f"neurons.0:{unit}" for unit in range(8)))
+
+
+def ranking(values, *, low=None, high=None, names=NAMES, method="by hand", null=None) -> Ranking:
+    """A ranking of two classes, or of as many as there are rows; overall is the sum of sizes."""
+    values = np.atleast_2d(np.asarray(values, dtype=float))
+    classes = tuple(f"c{place}" for place in range(len(values)))
+    unit = "10 document groups (jackknife, 95%)" if low is not None else "no interval: by hand"
+    score = np.abs(values).sum(0)
+    ends = {} if low is None else {"low": score - 0.1, "high": score + 0.1}
+    return Ranking(
+        {"class": classes, "neuron": tuple(names)}, values, np.zeros_like(values) if null is None else null, low, high,
+        unit, Provenance("neurons.ranking", {"method": method, "concept": "x"}, ({"name": "m", "fingerprint": "f"},)),
+        {"overall": overall_table(names, score, null=np.zeros(len(names)), **ends)},
+    )  # fmt: skip
+
+
+def test_agreement_is_jaccard_of_the_first():
+    one, other = ranking(np.arange(12.0)), ranking(np.r_[np.arange(10.0), 0.5, -20.0])
+    found = neurons.agreement({"one": one, "other": other}, k=3)
+    # the first three are 11, 10, 9 and 11, 9, 8: two in common out of four
+    assert found.values == pytest.approx(np.array([[1, 0.5], [0.5, 1]]))
+    assert found.null[0, 1] == pytest.approx(expected_jaccard(12, 3))
+    places = found.table("neurons").columns
+    assert places["one"][[11, 0]].tolist() == [1, 12]
+    assert jaccard(["a", "b"], ["b", "c"]) == pytest.approx(1 / 3)
+
+
+def test_expected_jaccard_is_the_mean_over_all_pairs_of_sets():
+    total, k = 6, 3
+    sets = [set(each) for each in combinations(range(total), k)]
+    assert expected_jaccard(total, k) == pytest.approx(np.mean([len(a & b) / len(a | b) for a in sets for b in sets]))
+    assert expected_jaccard(4, 4) == 1.0
+
+
+def test_a_vote_is_bordas_count_with_shared_places():
+    names = ("n:0", "n:1", "n:2")
+    one = ranking([[3.0, 2.0, -1.0]], names=names)
+    other = ranking([[-5.0, 5.0, -1.0]], names=names)
+    found = neurons.vote({"one": one, "other": other})
+    # places: 1, 2, 3 and 1.5, 1.5, 3
+    assert found.overall.columns["score"] == pytest.approx([1 - 0.25 / 2, 1 - 0.75 / 2, 0])
+    assert np.sign(found.values[0]).tolist() == [1, 1, 0]
+    assert found.order() == list(names)
+    assert found.method == "vote"
+    assert "vote" in found.title
+
+
+def test_rankings_of_other_neurons_cannot_be_compared():
+    one, other = ranking([[1.0, 2.0]], names=("n:0", "n:1")), ranking([[1.0, 2.0]], names=("n:0", "n:2"))
+    for call in (neurons.agreement, neurons.vote):
+        with pytest.raises(ResultError, match="not of the same neurons"):
+            call({"one": one, "other": other})
+        with pytest.raises(ResultError, match="at least one"):
+            call({})
+    with pytest.raises(ResultError, match="no first 3"):
+        neurons.agreement({"one": one}, k=3)
+    with pytest.raises(ResultError, match="two or more"):
+        neurons.stability([one])
+
+
+def test_stability_is_the_mean_over_pairs():
+    dice = np.random.default_rng(0)
+    again = [ranking(np.arange(12.0) + 3 * dice.normal(size=12)) for _ in range(4)]
+    found = neurons.stability(again, counts=(3, 6, 12, 50))
+    assert found.axes["neurons"] == (3, 6, 12)
+    pairs = [jaccard(a.top(3), b.top(3)) for a, b in combinations(again, 2)]
+    assert found.values[0] == pytest.approx(np.mean(pairs))
+    assert found.values[2] == 1.0
+    assert found.low is not None
+    assert (found.low <= found.values).all()
+    assert found.null[0] == pytest.approx(expected_jaccard(12, 3))
+    same = neurons.stability([again[0]] * 3, counts=(5,))
+    assert same.values[0] == same.low[0] == same.high[0] == 1.0
+
+
+def test_the_first_neurons_are_counted_by_site():
+    values = np.r_[np.zeros(4), [9, 8, -7, 6, 0, 0, 0, 0]]
+    found = neurons.distribution(ranking(values), 4)
+    assert found.axes["site"] == ("resid.0", "neurons.0")
+    assert found.values.tolist() == [0.0, 1.0]
+    assert found.null == pytest.approx([4 / 12, 8 / 12])
+    assert found.low is None
+    wide = ranking(values, low=np.atleast_2d(values - 30), high=np.atleast_2d(values + 30))
+    unsure = neurons.distribution(wide, 4, cls="c0")
+    assert unsure.low[0] == 0
+    assert unsure.high[0] > 0.2
+    with pytest.raises(ResultError, match="no first 13"):
+        neurons.distribution(ranking(values), 13)
+
+
+def test_one_neuron_is_localised_and_equal_ones_are_distributed():
+    found = neurons.spread(ranking([np.eye(12)[3] * -5, np.ones(12), np.zeros(12)]))
+    assert found.measure("effective") == pytest.approx([1, 12, 0])
+    assert found.measure("half").tolist() == [1, 6, 0]
+    assert 0.6 * 12 < found.null[0, 0] < 12
+    large = neurons.spread(ranking([np.r_[np.ones(1), np.zeros(3999)]], names=[f"n:{unit}" for unit in range(4000)]))
+    # of a half-normal law, E[x ln x]/E[x] = (ln 2 + ψ(1))/2 and E[x; x > t]/E[x] = exp(−t²/2)
+    assert large.null[0, 0] / 4000 == pytest.approx(np.sqrt(2 / np.pi) * np.exp(-(np.log(2) - 0.577216) / 2), abs=0.01)
+    assert large.null[1, 0] / 4000 == pytest.approx(2 * norm.sf(np.sqrt(2 * np.log(2))), abs=0.01)
+
+
+def test_polysemous_neurons_serve_several_classes():
+    values = np.zeros((3, 12))
+    values[:, 0] = 5, -5, 5
+    values[0, 1] = values[1, 2] = values[2, 2] = 4
+    found = neurons.polysemy(ranking(values), 2)
+    # neuron 0 serves all three, neuron 2 two, neuron 1 one; the other nine none
+    assert found.values == pytest.approx(np.array([9, 1, 1, 1]) / 12)
+    table = found.table("neurons").columns
+    assert table["neuron"].tolist() == ["resid.0:0", "resid.0:2", "resid.0:1"]
+    assert table["which"].tolist() == ["c0, c1, c2", "c1, c2", "c0"]
+    assert found.null.sum() == pytest.approx(1)
+    assert found.null[0] == pytest.approx((10 / 12) ** 3)
+
+
+def test_experts_are_counted_model_by_model():
+    one = ranking([np.r_[0.95, -0.92, np.full(10, 0.5)]], null=np.full((1, 12), 0.3))
+    other = ranking([np.full(12, 0.91)], null=np.full((1, 12), 0.3))
+    found = neurons.expert_share({"small": one, "large": other}, bar=0.9)
+    assert found.values == pytest.approx(np.array([[2 / 12], [1.0]]))
+    assert (found.null == 0).all()
+    assert len(found.provenance.models) == 2
+    axes = {"class": ("z",), "neuron": NAMES}
+    stranger = Ranking(axes, one.values, None, None, None, "no interval: by hand", one.provenance, one.tables)
+    with pytest.raises(ResultError, match="no class in common"):
+        neurons.expert_share({"small": one, "large": stranger})
+
+
+def test_a_forest_is_scikit_learns_and_finds_the_planted_neuron():
+    text = planted.corpus().take(150)
+    found = neurons.forest(planted.model(), text, concept="upos=NOUN", sites="neurons.*", trees=30, seeds=2)
+    names = planted.names()
+    assert found.top(1) == [names["NOUN"]]
+    assert found.values[0, found.place("neuron", names["NOUN"])] > 0
+    flipped = neurons.forest(planted.model(), text, concept="upos=ADJ", sites="neurons.0", trees=30, seeds=1)
+    assert flipped.top(1) == [names["ADJ"]]
+    assert flipped.values[0, flipped.place("neuron", names["ADJ"])] < 0
+    accuracy = found.table("accuracy").columns
+    assert (accuracy["forest"] > accuracy["majority"]).all()
+    assert (accuracy["shuffled labels"] < accuracy["forest"]).all()
+    assert found.overall.columns["score"].sum() == pytest.approx(1)
+    assert found.overall.columns["null"].max() < found.overall.columns["score"].max()
+    with pytest.raises(ResultError, match="trees=0"):
+        neurons.forest(planted.model(), text, concept="upos", trees=0)
+
+
+def test_the_gini_order_of_a_separable_case():
+    """One neuron decides, a noisy copy helps, noise does not: the forest's own importances keep that order."""
+    dice = np.random.default_rng(0)
+    goals = dice.integers(0, 2, 400)
+    rows = dice.normal(size=(400, 5))
+    rows[:, 2] = goals + 0.05 * dice.normal(size=400)
+    rows[:, 4] = goals + 0.6 * dice.normal(size=400)
+    model = RandomForestClassifier(50, random_state=0).fit(rows, goals)
+    from pellucid.neurons.probing.forest import _grown
+    from pellucid.neurons.probing.labels import Split
+    from pellucid.neurons.probing.rows import ArrayRows
+
+    class Found:
+        rows, data = None, None
+
+    fold = np.where(np.arange(400) < 300, np.arange(400) % 10, -1)
+    found = Found()
+    found.rows = ArrayRows(rows)
+    found.data = type("Data", (), {"goals": goals})()
+    found.split = Split(fold < 0, fold, np.where(fold < 0, 0, -1))
+    real, shuffled, accuracy = _grown(found, 0, 50, 10_000, 0)
+    assert np.argsort(-real)[:2].tolist() == np.argsort(-model.feature_importances_)[:2].tolist() == [2, 4]
+    mine = fold > 0
+    again = RandomForestClassifier(50, random_state=0).fit(rows[mine].astype(np.float32), goals[mine])
+    assert real == pytest.approx(again.feature_importances_)
+    assert shuffled.max() < 0.4
+    assert accuracy[0] == 1.0

@@ -1,0 +1,150 @@
+"""Concepts: the class of every word, from labels, lists, patterns, properties, pairs and arcs."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pellucid.corpus import Corpus, Sentence
+from pellucid.corpus.sentence import Arc
+from pellucid.errors import CorpusError
+from pellucid.neurons import Concept
+
+TEXT = Sentence.of_words(
+    ["The", "“", "old", "dog", "”", "(", "Rex", ")", "sleeps"],
+    labels={"upos": ["DET", "PUNCT", "ADJ", "NOUN", "PUNCT", "PUNCT", "PROPN", "PUNCT", None]},
+    arcs=[Arc(0, 3, "det"), Arc(3, 8, "nsubj"), Arc(8, -1, "root")],
+    facts={"mood": "calm"},
+)
+PAIR = Sentence.of_words(
+    ["The", "dog", "sleeps"],
+    labels={"upos": ["DET", "NOUN", "VERB"]},
+    second=Sentence.of_words(["Nobody", "sleeps", "."], labels={"upos": ["PRON", "VERB", "PUNCT"]}),
+    joint=True,
+)
+
+
+def test_labels_whole_one_and_several():
+    assert Concept.label("upos").of(TEXT) == list(TEXT.label("upos"))
+    assert Concept.parse("upos=NOUN").of(TEXT) == [
+        "other", "other", "other", "NOUN", "other", "other", "other", "other", None
+    ]  # fmt: skip
+    several = Concept.label("upos", classes=["NOUN", "ADJ"]).of(TEXT)
+    assert several == [None, None, "ADJ", "NOUN", None, None, None, None, None]
+    assert Concept.label("upos").of(PAIR) == ["DET", "NOUN", "VERB", "PRON", "VERB", "PUNCT"]
+
+
+def test_sentence_labels_hold_for_all_words():
+    assert Concept.sentence("mood").of(TEXT) == ["calm"] * 9
+    assert Concept.parse("sentence:mood=calm").of(TEXT) == ["calm"] * 9
+    assert Concept.sentence("absent").of(TEXT) == [None] * 9
+
+
+def test_lists_and_patterns(tmp_path):
+    file = tmp_path / "animals.txt"
+    file.write_text("; a comment\nDOG\n\ncat\n", encoding="utf-8")
+    listed = Concept.parse(f"words:{file}")
+    assert listed.name == "animals"
+    assert [place for place, value in enumerate(listed.of(TEXT)) if value == "animals"] == [3]
+    assert Concept.pattern(r"[A-Z].*", name="big").of(PAIR) == ["big", "other", "other", "big", "other", "other"]
+    assert Concept.pattern("o").of(TEXT) == ["other"] * 9, "a pattern matches whole words"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("first", ["first", *["other"] * 8]),
+        ("last", [*["other"] * 8, "last"]),
+        ("capital", ["capital", *["other"] * 5, "capital", "other", "other"]),
+        ("in quotes", ["other", "other", "in quotes", "in quotes", *["other"] * 5]),
+        ("in parentheses", [*["other"] * 6, "in parentheses", "other", "other"]),
+        ("length", ["3-4", "1-2", "3-4", "3-4", "1-2", "1-2", "3-4", "1-2", "5-7"]),
+        ("position", ["1", "2-3", "2-3", "4-7", "4-7", "4-7", "4-7", "8-15", "8-15"]),
+    ],
+)
+def test_properties(name, expected):
+    assert Concept.property(name).of(TEXT) == expected
+
+
+def test_positions_of_a_second_sentence_count_on_their_own():
+    assert Concept.property("first").of(PAIR) == ["first", "other", "other", "first", "other", "other"]
+
+
+def test_an_unclosed_bracket_holds_nothing():
+    assert Concept.property("in parentheses").of(Sentence.of_words(["(", "a", "b"])) == ["other"] * 3
+
+
+def test_frequency_is_counted_by_the_corpus():
+    frequent = Concept.property("frequency")
+    with pytest.raises(CorpusError, match="counted first"):
+        frequent.of(TEXT)
+    corpus = Corpus.of([["a"] * 150, ["a"] * 49 + ["Rare"]]).labelled(frequent)
+    last = list(corpus)[1]
+    assert last.label("frequency")[0] == "over 1%"
+    assert last.label("frequency")[-1] == "0.1% to 1%"  # 1 of 200
+
+
+def test_pairs():
+    assert set(Concept.pair("negation").of(PAIR)) == {"negation"}
+    assert set(Concept.pair("overlap").of(PAIR)) == {"overlap 50% to 75%"}  # one of two; the full stop is no word
+    assert set(Concept.pair("negation").of(TEXT)) == {None}
+
+
+def test_arcs_only_of_words_that_hang_somewhere():
+    assert Concept.arc("nsubj").of(TEXT) == [
+        "other", None, None, "arc nsubj", None, None, None, None, "other"
+    ]  # fmt: skip
+
+
+def test_a_labelled_corpus_reads_the_same_twice_and_names_its_rule():
+    corpus = Corpus.of([TEXT, PAIR])
+    noun = corpus.labelled(Concept.parse("upos=NOUN"))
+    first, second = list(noun)
+    assert first.label("upos=NOUN")[3] == "NOUN"
+    assert second.second.label("upos=NOUN") == ("other", "other", "other")
+    assert [sentence.text for sentence in noun] == [sentence.text for sentence in corpus]
+    assert noun.labels() == ("upos", "upos=NOUN")
+    assert noun.fingerprint not in (corpus.fingerprint, corpus.labelled(Concept.parse("upos=ADJ")).fingerprint)
+    assert noun.fingerprint == corpus.labelled(Concept.parse("upos=NOUN")).fingerprint
+    assert corpus.labelled(Concept.label("upos")) is corpus
+    assert next(iter(pickle.loads(pickle.dumps(noun)))) == first
+
+
+def test_two_lists_of_one_name_have_different_fingerprints():
+    corpus = Corpus.of([TEXT])
+    one, two = (corpus.labelled(Concept.words([word], name="w")).fingerprint for word in ("dog", "cat"))
+    assert one != two
+
+
+def test_classes_are_put_together_from_the_values_of_the_base_label():
+    values = ("ADJ", "NOUN", "VERB")
+    assert Concept.parse("upos=VERB").grouped("upos", values) == {"VERB": (2,), "other": (0, 1)}
+    assert Concept.parse("upos=VERB,ADJ").grouped("upos", values) == {"VERB": (2,), "ADJ": (0,)}
+    assert Concept.parse("upos=VERB").grouped("upos=VERB", ("VERB", "other")) == {"VERB": (0,), "other": (1,)}
+    bands = Concept.property("length").grouped("length", ("1-2", "3-4", "8+", "5-7"))
+    assert list(bands) == ["1-2", "3-4", "5-7", "8+"], "bands stand in their own order"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Concept.parse("upos="), "concepts are written"),
+        (lambda: Concept.parse("pattern:"), "nothing after the colon"),
+        (lambda: Concept.pattern("("), "not a regular expression"),
+        (lambda: Concept.property("size"), "there are length, position"),
+        (lambda: Concept.pair("size"), "there are overlap, negation"),
+        (lambda: Concept.words([]), "is empty"),
+        (lambda: Concept.words("/nowhere/list.txt"), "cannot be read"),
+        (lambda: Concept.label("upos", classes="NOUN"), "given as a list"),
+        (lambda: Concept.label("upos", classes=["A", "A"]), "must differ"),
+        (lambda: Concept.parse("upos=X").grouped("upos", ("NOUN",)), "No word has X"),
+        (lambda: Concept.parse("upos=NOUN").grouped("upos", ("NOUN",)), "nothing to tell apart"),
+        (lambda: Concept.words(["a"], name="w").grouped("w", ("other",)), "nothing to tell apart"),
+        (lambda: Concept.label("upos").grouped("xpos", ("A", "B")), "do not tell 'upos'"),
+        (lambda: list(Corpus.of([TEXT]).labelled(Concept.words(["a"], name="upos"))), "already has a label"),
+    ],
+)
+def test_bad_concepts_say_what_to_do(make, message):
+    with pytest.raises(CorpusError, match=message):
+        make()

@@ -1,0 +1,251 @@
+"""IoU and average precision: the tutorial's table, scikit-learn, brute force on rows, and planted neurons."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+import pellucid as pl
+from pellucid.neurons import average_precision, bitmasks, iou, iou_table, precision
+from pellucid.neurons.histograms import Binned
+from pellucid.neurons.overlap import Cut, binned_overlap
+from pellucid.neurons.precision import binned_precision
+from pellucid.results import ResultError
+from tests.neurons import planted
+
+
+def test_the_tutorials_table():
+    activations = np.array([[0.7, -1.2, 0.7, 0.0], [-0.5, 0.9, -1.2, 0.4]])  # two neurons at four sentences
+    concepts = np.array([[1, 0, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=bool)  # Noun, Verb, Paris
+    expected = [[2 / 3, 1 / 3, 1 / 2], [1 / 4, 1 / 3, 0 / 3]]
+    assert iou_table(activations > 0, concepts) == pytest.approx(np.array(expected), abs=1e-15)
+
+
+@pytest.mark.parametrize("words", [1, 63, 64, 65, 1000])
+def test_packed_masks_count_like_booleans(words, monkeypatch):
+    dice = np.random.default_rng(words)
+    left, right = dice.random((7, words)) < 0.4, dice.random((5, words)) < 0.2
+    for own in (True, False):
+        if not own:
+            monkeypatch.delattr(np, "bitwise_count")
+            bitmasks._bits.cache_clear()
+        one, two = bitmasks.packed(left), bitmasks.packed(right)
+        assert bitmasks.sizes(one).tolist() == left.sum(1).tolist()
+        assert np.array_equal(bitmasks.shared(one, two), left.astype(int) @ right.T.astype(int))
+    bitmasks._bits.cache_clear()
+
+
+def test_empty_masks_overlap_in_nothing():
+    nothing = np.zeros((1, 10), dtype=bool)
+    assert iou_table(nothing, nothing).tolist() == [[0.0]]
+    with pytest.raises(ResultError, match="10 words and concepts for 9"):
+        iou_table(nothing, nothing[:, :9])
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_average_precision_is_scikit_learns(ties):
+    dice = np.random.default_rng(4)
+    for _ in range(20):
+        n = int(dice.integers(5, 80))
+        values = dice.integers(0, 6, n).astype(float) if ties else dice.normal(size=n)
+        codes = dice.integers(0, 3, n)
+        found = average_precision(values, codes, 3)
+        for place in range(3):
+            if (codes == place).any():
+                assert found[place] == pytest.approx(average_precision_score(codes == place, values), abs=1e-12)
+
+
+def rows_and_bins(
+    seed: int = 0, n: int = 4000, width: int = 12, bins: int = 64
+) -> tuple[np.ndarray, np.ndarray, Binned]:
+    """Rows [n, neurons], codes of three classes (the last one `other`), and their histograms on even bins."""
+    dice = np.random.default_rng(seed)
+    codes = dice.choice(3, n, p=[0.1, 0.3, 0.6])
+    rows = dice.normal(size=(n, width))
+    rows[:, 0] += 2 * (codes == 0)
+    rows[:, 1] -= 3 * (codes == 1)
+    rows[:, 2] = np.maximum(rows[:, 2], 0)  # half of its values are equal
+    edges = np.linspace(-4, 4, bins - 1)
+    place = np.searchsorted(edges, rows, side="right")
+    hist = np.array([[np.bincount(place[codes == z, u], minlength=bins) for u in range(width)] for z in range(3)])
+    return rows, codes, Binned(("a", "b", "other"), hist, np.tile(edges, (width, 1)))
+
+
+def brute_iou(rows: np.ndarray, codes: np.ndarray, cut: Cut) -> np.ndarray:
+    """Signed IoU [class, neuron] by plain sets of words."""
+    found = np.zeros((2, rows.shape[1]))
+    for unit in range(rows.shape[1]):
+        values = rows[:, unit]
+        for z in range(2):
+            scores = []
+            for side in (1, -1):
+                if cut.threshold is not None:
+                    limit = side * cut.threshold
+                else:
+                    limit = np.sort(side * values)[int(cut.quantile * (len(values) - 1))]
+                fires = set(np.flatnonzero(side * values > limit).tolist())
+                own = set(np.flatnonzero(codes == z).tolist())
+                scores.append(len(fires & own) / max(1, len(fires | own)))
+            if cut.ends == "upper":
+                found[z, unit] = scores[0]
+            else:
+                found[z, unit] = scores[0] if scores[0] >= scores[1] else -scores[1]
+    return found
+
+
+CUTS = [Cut(0.9, None, "both"), Cut(0.99, None, "upper"), Cut(None, 0.5, "both"), Cut(None, -0.3, "upper")]
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_bins_give_the_overlap_up_to_the_stated_error(cut):
+    rows, codes, data = rows_and_bins()
+    scores, error = binned_overlap(data, cut=cut)
+    exact = brute_iou(rows, codes, cut)
+    sure = np.abs(np.abs(scores.signed) - np.abs(exact)) <= error + 1e-12
+    assert sure.all()
+    assert np.median(error) < 0.02, "the bound says something"
+    clear = np.abs(exact) > 0.35
+    assert clear.any() == (cut.ends == "both")
+    assert (np.sign(scores.signed) == np.sign(exact))[clear].all()
+    off, _ = binned_overlap(rows_and_bins(bins=250)[2], cut=cut)
+    assert (
+        np.abs(np.abs(off.signed) - np.abs(exact)).mean() < np.abs(np.abs(scores.signed) - np.abs(exact)).mean() + 1e-4
+    )
+
+
+def test_bins_give_the_precision_up_to_the_stated_error():
+    rows, codes, data = rows_and_bins()
+    scores, error = binned_precision(data)
+    for unit in range(rows.shape[1]):
+        for z in range(2):
+            both = [average_precision_score(codes == z, side * rows[:, unit]) for side in (1, -1)]
+            assert abs(scores.signed[z, unit]) == pytest.approx(max(both), abs=error[z, unit] + 1e-9)
+    assert scores.signed[0, 0] > 0.5
+    assert scores.signed[1, 1] < -0.8
+    assert 0 < np.median(error) < 0.05
+    assert scores.null[:, 0] == pytest.approx([(codes == 0).mean(), (codes == 1).mean()])
+
+
+def test_chance_is_what_shuffled_classes_give():
+    _, codes, data = rows_and_bins(3)
+    cut = Cut(0.8, None, "upper")
+    shuffled = rows_and_bins(3)[0]
+    dice = np.random.default_rng(9)
+    drawn = [brute_iou(shuffled[:, 5:6], dice.permutation(codes), cut)[:, 0] for _ in range(100)]
+    assert binned_overlap(data, cut=cut)[0].null[:, 5] == pytest.approx(np.mean(drawn, axis=0), rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("planted") / "store"
+    pl.build_store(planted.model(), planted.corpus(), folder, ("neurons.*",), dtype="float32")
+    return pl.Store.open(folder)
+
+
+@pytest.fixture(scope="module")
+def matrix(store):
+    rows = np.concatenate([store.layer(key).numpy() for key in store.keys], axis=1)
+    return rows, store.words(["upos"])["upos"].to_numpy()
+
+
+def test_exact_overlap_is_that_of_the_stores_rows(store, matrix):
+    rows, tags = matrix
+    found = iou(store, concept="upos=NOUN", quantile=0.9, exact=True)
+    codes = np.where(tags == "NOUN", 0, 2)
+    expected = brute_iou(rows, codes, Cut(0.9, None, "both"))[0]
+    assert found.values[0] == pytest.approx(expected, abs=1e-12)
+    assert found.classes == ("NOUN",)
+    assert found.low is not None
+    at = found.place("neuron", planted.names()["NOUN"])
+    assert found.low[0, at] > found.null[0, at]
+    group = np.concatenate([np.full(entry.rows, entry.group) for entry in store.entries])
+    again = [_iou_without(rows[:, at], codes, group != left, 0.9) for left in np.unique(group)]
+    from pellucid.uncertainty import jackknife
+
+    sizes = [int((group == left).sum()) for left in np.unique(group)]
+    expected_interval = jackknife(np.array(expected[at]), [np.array(each) for each in again], sizes)
+    assert found.low[0, at] == pytest.approx(float(expected_interval.low), abs=1e-9)
+
+
+def _iou_without(values: np.ndarray, codes: np.ndarray, kept: np.ndarray, quantile: float) -> float:
+    """The upper end's IoU on some of the words, with the threshold of all of them."""
+    limit = np.sort(values)[int(quantile * (len(values) - 1))]
+    fires, own = (values > limit) & kept, (codes == 0) & kept
+    return (fires & own).sum() / (fires | own).sum()
+
+
+def test_exact_precision_is_scikit_learns_on_the_stores_rows(store, matrix):
+    rows, tags = matrix
+    found = precision(store, concept="upos", exact=True, sites="neurons.0")
+    for cls in ("NOUN", "ADJ", "VERB"):
+        for unit in (0, 3, planted.neurons()[cls]):
+            both = [average_precision_score(tags == cls, side * rows[:, unit].astype(float)) for side in (1, -1)]
+            best = both[0] if both[0] >= both[1] else -both[1]
+            assert found.values[found.place("class", cls), unit] == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("rank", [iou, precision], ids=["iou", "precision"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_planted_neurons_are_first(rank, exact, store):
+    options = {"exact": True} if exact else {}
+    source = (store,) if exact else (planted.model(), planted.corpus())
+    if rank is iou:
+        options |= {"quantile": None, "threshold": 1.0}
+    found = rank(*source, concept="upos", sites="neurons.*", **options)
+    for tag, name in planted.names().items():
+        best = found.scores(tag).max()
+        assert found.scores(tag)[found.place("neuron", name)] == pytest.approx(best, abs=1e-9), tag
+        assert (found.values[found.place("class", tag), found.place("neuron", name)] < 0) == (tag == planted.FLIPPED)
+    if not exact:
+        assert found.low is None
+        assert "not kept apart" in found.resampled
+        assert (found.table("error").columns["value"] >= 0).all()
+        assert "random model" in found.tables
+
+
+def test_one_class_in_a_sweep_has_an_interval():
+    found = iou(planted.model(), planted.corpus(), concept="upos=VERB", sites="neurons.*", quantile=0.85)
+    assert found.low is not None
+    assert (found.low <= found.values).all()
+    assert found.top(1) == [planted.names()["VERB"]]
+
+
+def test_a_store_replayed_agrees_with_the_exact_within_the_error(store):
+    near, exact = (iou(store, concept="upos", quantile=0.9, exact=exact) for exact in (False, True))
+    error = near.table("error").columns["value"]
+    assert (np.abs(np.abs(near.values) - np.abs(exact.values)) <= error + 1e-9).all()
+
+
+def test_bad_cuts_and_sources():
+    for call, message in (
+        (lambda: iou(None, concept="upos", quantile=1.0), "less than 1"),
+        (lambda: iou(None, concept="upos", threshold=0.0), "give one of the two"),
+        (lambda: iou(None, concept="upos", ends="left"), "both, upper"),
+        (lambda: iou(planted.model(), concept="upos", exact=True), "give a Store"),
+        (lambda: precision(planted.model(), concept="upos", exact=True), "give a Store"),
+    ):
+        with pytest.raises(ResultError, match=message):
+            call()
+
+
+def test_the_part_of_a_bin_below_a_threshold_is_taken_at_the_lower_end():
+    """Even values from −4 to 4 in bins of 1: below −2.8 lie all of the first bin and a fifth of the second."""
+    values = np.arange(-4, 4, 0.001) + 0.0005
+    own = values < -2.8
+    edges = np.arange(-3.0, 4.0)
+    place = np.searchsorted(edges, values, side="right")
+    hist = np.array([np.bincount(place[mask], minlength=8) for mask in (own, ~own)])[:, None]
+    scores, _ = binned_overlap(Binned(("a", "other"), hist, edges[None]), cut=Cut(None, -2.8, "both"))
+    both, size = 1000 + 0.2 * 200, 1000 + 0.2 * 1000
+    assert scores.signed[0, 0] == pytest.approx(-both / (size + 1200 - both))
+
+
+def test_the_error_of_precision_allows_for_hits_that_come_last():
+    """Nine hits and one other word in one bin: at worst the other comes first, and Σ i/(i+1) over 9 is .786."""
+    hist = np.zeros((2, 1, 2), dtype=int)
+    hist[0, 0, 1], hist[1, 0, 1] = 9, 1
+    scores, error = binned_precision(Binned(("a", "other"), hist, np.zeros((1, 1))), ends="upper")
+    worst = sum(i / (i + 1) for i in range(1, 10)) / 9
+    assert scores.signed[0, 0] == pytest.approx(0.9)
+    assert error[0, 0] == pytest.approx(0.9 - worst, abs=1e-6)

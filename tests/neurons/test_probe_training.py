@@ -1,0 +1,195 @@
+"""Training probes: scikit-learn's weights, tasks that do not disturb each other, rows read in blocks, bad numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from pellucid.collect.build import build_store
+from pellucid.neurons.probing.converging import converge
+from pellucid.neurons.probing.rows import ArrayRows, StoreRows
+from pellucid.neurons.probing.training import Settings, Task, fit, moments
+from pellucid.results import ResultError
+from tests.neurons import planted
+
+N, D, C = 500, 10, 3
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Correlated neurons on very different scales, and classes that three of them decide in part."""
+    dice = np.random.default_rng(0)
+    rows = dice.normal(size=(N, D)) @ (np.eye(D) + 0.2 * dice.normal(size=(D, D)))
+    goals = (rows[:, :C] + dice.gumbel(size=(N, C))).argmax(1)
+    rows = rows * 10.0 ** np.arange(-3, D - 3) + 3.0
+    return rows, goals
+
+
+def every(value: bool = True) -> np.ndarray:
+    return np.full(N, value)
+
+
+def scaled(rows: np.ndarray) -> np.ndarray:
+    return (rows - rows.mean(0)) / rows.std(0)
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.01), (0.005, 0.005)])
+def test_converged_weights_are_scikit_learns(data, l1, l2):
+    rows, goals = data
+    source, settings = ArrayRows(rows), Settings(l1=l1, l2=l2, epochs=20)
+    tasks = [Task(goals, every(), every(False))]
+    found = converge(source, tasks, fit(source, tasks, C, settings), settings, passes=3000, change=1e-8)
+    other = LogisticRegression(
+        C=1 / (N * (l1 + l2)), l1_ratio=l1 / (l1 + l2), solver="saga" if l1 else "lbfgs", max_iter=50_000, tol=1e-10
+    ).fit(scaled(rows), goals)
+    assert found.weights[0] == pytest.approx(other.coef_, abs=2e-4)
+    assert ((found.weights[0] == 0) == (other.coef_ == 0)).all()
+    assert (found.guesses(torch.from_numpy(rows).float())[0] == other.predict(scaled(rows))).mean() >= 0.99
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.3), (0.05, 0.0)])
+def test_training_alone_comes_near_the_optimum_of_strong_penalties(data, l1, l2):
+    rows, goals = data
+    source, settings = ArrayRows(rows), Settings(l1=l1, l2=l2, epochs=300, batch=N, tolerance=1e-7)
+    tasks = [Task(goals, every(), every(False))]
+    found = fit(source, tasks, C, settings)
+    best = converge(source, tasks, found, settings, passes=3000, change=1e-8)
+    largest = float(np.abs(best.weights).max())
+    assert found.weights == pytest.approx(best.weights, abs=0.1 * largest)
+    if l1:
+        assert (best.weights == 0).any()
+        assert ((found.weights == 0) == (best.weights == 0)).mean() > 0.9
+
+
+def test_training_alone_is_nearly_as_accurate(data):
+    rows, goals = data
+    learned = np.arange(N) < 400
+    found = fit(ArrayRows(rows), [Task(goals, learned, every(False))], C, Settings(l1=0.0, l2=0.001))
+    other = LogisticRegression(C=1 / 0.4, max_iter=1000).fit(scaled(rows)[learned], goals[learned])
+    mine = (found.guesses(torch.from_numpy(rows[~learned]).float())[0] == goals[~learned]).mean()
+    assert mine >= other.score(scaled(rows)[~learned], goals[~learned]) - 0.02
+    assert mine > 0.5
+
+
+def test_tasks_trained_together_are_those_trained_alone(data):
+    rows, goals = data
+    source, settings = ArrayRows(rows), Settings(epochs=15, batch=64)
+    fold = np.arange(N) % 10
+    columns = np.arange(D) < 4
+    tasks = [
+        Task(goals, fold != 0, fold == 0),
+        Task(goals, fold != 1, fold == 1, columns),
+        Task(np.random.default_rng(1).permutation(goals), fold != 0, fold == 0),
+    ]
+    together = fit(source, tasks, C, settings)
+    assert (together.weights[1][:, ~columns] == 0).all()
+    assert (together.weights[1][:, columns] != 0).any()
+    assert np.abs(together.weights[2]).sum() < 0.5 * np.abs(together.weights[0]).sum()
+    swapped = fit(source, [tasks[0], tasks[1], tasks[1]], C, settings)
+    assert swapped.weights[0] == pytest.approx(together.weights[0], abs=1e-5)
+    assert swapped.weights[2] == pytest.approx(together.weights[1], abs=1e-5)
+
+
+def test_rows_that_are_not_learned_from_change_nothing(data):
+    rows, goals = data
+    kept, held = np.arange(N) < 300, (np.arange(N) >= 300) & (np.arange(N) < 350)
+    other = np.where(np.arange(N) >= 350, (goals + 1) % C, goals)
+    spoilt = rows.copy()
+    spoilt[350:] = 1e6
+    one = fit(ArrayRows(rows), [Task(goals, kept, held)], C, Settings(epochs=10))
+    two = fit(ArrayRows(spoilt), [Task(other, kept, held)], C, Settings(epochs=10))
+    assert (one.weights == two.weights).all()
+    assert (one.mean == two.mean).all()
+
+
+def test_the_held_rows_decide_when_training_stops(data):
+    rows, goals = data
+    kept = np.arange(N) < 250
+    hostile = np.where(kept, goals, (goals + 1) % C)  # held rows that training can only make worse
+    found = fit(ArrayRows(rows), [Task(hostile, kept, ~kept), Task(goals, kept, ~kept)], C, Settings(epochs=40))
+    assert found.epochs[0] == 1
+    assert found.epochs[1] > 3
+
+
+def test_moments_are_numpys_and_a_still_neuron_has_no_weight(data):
+    rows, goals = data
+    rows = rows.copy()
+    rows[:, 4] = 1e5 + 0.1
+    wanted = np.arange(N) % 3 > 0
+    mean, deviation = moments(ArrayRows(rows), wanted)
+    still = np.arange(D) == 4
+    assert mean == pytest.approx(rows[wanted].mean(0), rel=1e-5)
+    assert deviation[~still] == pytest.approx(rows[wanted].std(0)[~still], rel=1e-4)
+    assert deviation[4] == 0
+    found = fit(ArrayRows(rows), [Task(goals, every(), every(False))], C, Settings(epochs=3))
+    assert (found.weights[:, :, 4] == 0).all()
+    assert np.isfinite(found.weights).all()
+
+
+def test_a_number_that_is_none_is_named(data):
+    rows, goals = data
+    rows = rows.copy()
+    rows[77, 6] = np.nan
+    source = ArrayRows(rows, [f"resid.1:{unit}" for unit in range(D)])
+    with pytest.raises(ResultError, match=r"resid\.1:6 is not a number"):
+        fit(source, [Task(goals, every(), every(False))], C, Settings())
+    with pytest.raises(ResultError, match="no rows to learn from"):
+        fit(source, [Task(goals, every(False), every(False))], C, Settings())
+
+
+def test_settings_that_mean_nothing_are_refused():
+    for wrong in ({"l1": -1.0}, {"epochs": 0}, {"batch": 0}):
+        with pytest.raises(ResultError):
+            Settings(**wrong)
+    with pytest.raises(ResultError, match="names for"):
+        ArrayRows(np.zeros((3, 2)), ["one"])
+    with pytest.raises(ResultError, match="shape"):
+        ArrayRows(np.zeros(3))
+
+
+def test_neurons_that_are_left_out_stand_at_their_mean(data):
+    rows, goals = data
+    found = fit(ArrayRows(rows), [Task(goals, every(), every(False))], C, Settings(epochs=10))
+    without = np.arange(D) < 5
+    at_mean = rows.copy()
+    at_mean[:, without] = rows.mean(0)[without]
+    given = torch.from_numpy(rows).float()
+    assert (found.guesses(given, without=without) == found.guesses(torch.from_numpy(at_mean).float())).mean() > 0.99
+    assert (found.guesses(given, without=~np.zeros(D, bool))[0] == found.biases[0].argmax()).all()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stores") / "s"
+    sites = ("neurons.0", "resid.1")
+    text = planted.corpus().take(80)
+    return build_store(planted.model(), text, folder, sites, dtype="float32", shard_tokens=64, progress=False)
+
+
+def test_blocks_of_a_store_hold_every_wanted_row_once(store):
+    assert len(store.entries) > 4
+    keys = ("neurons.0", "resid.1")
+    whole = torch.cat([store.layer(key) for key in keys], dim=1)
+    wanted = np.arange(store.rows) % 4 != 1
+    small = StoreRows(store, keys, memory=whole.shape[1] * 4 * 150)
+    assert not small.fits
+    orders = []
+    for rows in (small, StoreRows(store, keys)):
+        for dice in (None, np.random.default_rng(0), np.random.default_rng(1)):
+            parts = list(rows.batches(wanted, 32, dice))
+            numbers = np.concatenate([each for each, _ in parts])
+            assert sorted(numbers) == np.flatnonzero(wanted).tolist()
+            assert torch.equal(torch.cat([part for _, part in parts]), whole[torch.from_numpy(numbers)])
+            assert max(len(each) for each, _ in parts) <= 32
+            orders.append(numbers)
+    for first, second in ((0, 1), (1, 2), (4, 5)):
+        assert (orders[first] != orders[second]).any()
+    assert (orders[0] == orders[3]).all()
+    blocks = list(small._blocks(wanted, np.arange(len(store.entries))))
+    assert sorted(shard for block in blocks for shard in block) == list(range(len(store.entries)))
+    some = np.array([store.rows - 1, 3, 3, 40])
+    assert torch.equal(small.take(some), whole[torch.from_numpy(some)])
+    assert small.names[0] == "neurons.0:0"
+    assert small.names[planted.INNER] == "resid.1:0"

@@ -1,0 +1,130 @@
+"""Reading neurons: traces against the model's own numbers, tables against counting by hand, planted responses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pellucid as pl
+from pellucid.collect.traces import Traces
+from pellucid.errors import PellucidError
+from pellucid.neurons import Concept, NeuronReading, read
+from pellucid.neurons.reading import correlation, explained
+from tests.neurons import planted
+
+NOUN, OTHER = planted.names()["NOUN"], "neurons.1:0"
+
+
+@pytest.fixture(scope="module")
+def reading() -> NeuronReading:
+    return read(planted.model(), planted.corpus(), neurons=[NOUN, OTHER], concept="upos", token_budget=512)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory) -> tuple[np.ndarray, list[str], np.ndarray]:
+    """Values of both neurons at every word, the words, and their tags, from a store."""
+    folder = tmp_path_factory.mktemp("reading") / "store"
+    pl.build_store(planted.model(), planted.corpus(), folder, ("neurons.*",), dtype="float32")
+    store = pl.Store.open(folder)
+    values = np.stack([store.unit("neurons.0", planted.neurons()["NOUN"]).numpy(), store.unit("neurons.1", 0).numpy()])
+    frame = store.words(["word", "upos"])
+    return values.T.astype(np.float64), frame["word"].tolist(), frame["upos"].to_numpy()
+
+
+def test_contexts_are_the_largest_and_smallest(reading, rows):
+    values, words, _ = rows
+    for unit, name in enumerate((NOUN, OTHER)):
+        for end, sign in (("largest", -1), ("smallest", 1)):
+            own = [row for row in reading.rows_of("contexts", name) if row["end"] == end]
+            order = np.argsort(sign * values[:, unit], kind="stable")[:20]
+            assert [row["activation"] for row in own] == pytest.approx(values[order, unit].tolist(), rel=1e-5)
+            best = {words[place] for place in np.flatnonzero(np.isclose(values[:, unit], own[0]["activation"]))}
+            assert own[0]["word"] in best
+
+
+def test_top_words_are_those_with_the_largest_mean_z(reading, rows):
+    values, words, _ = rows
+    z = (values - values.mean(0)) / values.std(0)
+    small = np.array([word.lower() for word in words])
+    means = {word: np.abs(z[small == word, 1]).mean() for word in set(small) if (small == word).sum() > 1}
+    own = reading.rows_of("words", OTHER)
+    assert [row["mean |z|"] for row in own] == pytest.approx(sorted(means.values(), reverse=True)[:15], rel=1e-4)
+    assert own[0]["count"] == int((small == own[0]["word"]).sum())
+
+
+def test_activity_and_histograms_hold_all_words(reading, rows):
+    values, words, _ = rows
+    table = reading.table("activity").columns
+    assert table["mean"] == pytest.approx(values.mean(0), rel=1e-5)
+    assert table["sd"] == pytest.approx(values.std(0), rel=1e-5)
+    assert table["kind"].tolist() == ["mostly silent", "varies"]
+    assert reading.table("histogram").columns["count"].sum(1).tolist() == [len(words)] * 2
+
+
+def test_classes_tell_the_planted_one(reading, rows):
+    values, _, tags = rows
+    own = {row["class"]: row for row in reading.rows_of("classes", NOUN)}
+    z = (values[:, 0] - values[:, 0].mean()) / values[:, 0].std()
+    assert own["NOUN"]["mean z"] == pytest.approx(z[tags == "NOUN"].mean(), rel=1e-5)
+    assert own["NOUN"]["words"] == int((tags == "NOUN").sum())
+    assert max(own.values(), key=lambda row: row["d′"])["class"] == "NOUN"
+
+
+def test_texts_colour_whole_sentences(reading):
+    rows = reading.rows_of("texts", NOUN)
+    first = [row["word"] for row in rows if row["sentence"] == 1]
+    assert any(list(sentence.words) == first for sentence in planted.corpus())
+    assert {row["sentence"] for row in rows} == {1, 2, 3}
+
+
+def test_measures_against_plain_formulas(reading, rows):
+    values, words, _ = rows
+    small = np.array([word.lower() for word in words])
+    at = reading.place("measure", "word")
+    centred = values - values.mean(0)
+    between = sum((small == word).sum() * (values[small == word].mean(0) - values.mean(0)) ** 2 for word in set(small))
+    assert reading.values[at] == pytest.approx(between / (centred**2).sum(0), rel=1e-5)
+    assert reading.values[at, 0] > 0.9, "a neuron that reads the word's tag is told by the word"
+    assert reading.null[at, 0] == pytest.approx((len(set(small)) - 1) / (len(small) - 1))
+    assert reading.low is not None
+    assert (reading.low <= reading.values).all()
+
+
+def test_position_and_frequency_neurons_are_found():
+    dice = np.random.default_rng(0)
+    place, count = np.tile(np.arange(20.0), 50), dice.integers(1, 100, 1000).astype(float)
+    noise = 0.1 * dice.normal(size=(1000, 3))
+    values = noise + np.stack([place / 20, np.log(count) / 5, np.zeros(1000)], axis=1)
+    assert correlation(values, place) == pytest.approx([np.corrcoef(values[:, u], place)[0, 1] for u in range(3)])
+    assert abs(correlation(values, place)).argmax() == 0
+    assert abs(correlation(values, np.log(count))).argmax() == 1
+    types = dice.integers(0, 200, 1000)
+    drawn = [explained(dice.permutation(values), types) for _ in range(20)]
+    assert np.mean(drawn, axis=0) == pytest.approx(np.full(3, (len(set(types.tolist())) - 1) / 999), rel=0.1)
+
+
+def test_a_dead_neuron_is_called_so():
+    found = read(planted.model(), planted.corpus().take(40), neurons=["mlp.1:0"], concept=Concept.property("first"))
+    assert found.table("activity").columns["kind"].tolist() == ["dead: it never changes"]
+    assert (found.values == 0).all()
+
+
+def test_traces_merge_and_refuse():
+    found = pl.sweep(planted.model(), planted.corpus().take(60), [Traces((NOUN,))], shard_tokens=128, token_budget=64)
+    view = found[Traces]
+    assert view.ordinal.tolist() == list(range(len(view.ordinal)))
+    assert len(view.ordinal) == sum(len(sentence.spans) for sentence in planted.corpus().take(60))
+    assert len(np.unique(view.group)) > 1
+    assert read(found).neurons == (NOUN,)
+    corpus = planted.corpus().take(5)
+    for call, message in (
+        (lambda: read(found, neurons=["neurons.0:1"]), "was not traced"),
+        (lambda: read(planted.model(), corpus), "give a corpus and the neurons"),
+        (lambda: read(planted.model(), corpus, neurons=["neurons.0:64"]), "units 0 to 63; there is no unit 64"),
+        (lambda: read(planted.model(), corpus, neurons=["neurons.9:1"]), "neurons.9"),
+        (lambda: read(planted.model(), corpus, neurons=["neurons.0"]), "names no unit"),
+        (lambda: Traces(("neurons.0:1", "neurons.0:1")), "named twice"),
+        (lambda: Traces(()), "one or more units"),
+    ):
+        with pytest.raises(PellucidError, match=message):
+            call()
