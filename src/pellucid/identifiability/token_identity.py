@@ -15,10 +15,10 @@ from pellucid.collect.moments import Moments
 from pellucid.collect.nearest_tokens import NearestTokens, NearestView, check_names
 from pellucid.collect.sample import TokenSample
 from pellucid.collect.sweep import sweep
-from pellucid.errors import PellucidError
 from pellucid.identifiability.jacobians import stream
 from pellucid.identifiability.token_maps import fit_linear, fit_mlp
 from pellucid.model import Model
+from pellucid.model.twin import twin_of
 from pellucid.results import Array, Coordinate, Result, ResultError, Table
 from pellucid.uncertainty import over_groups
 
@@ -87,7 +87,7 @@ def tokens(
     tables = {
         of: made for of, kind in (("labels", "label"), ("frequencies", "frequency")) if (made := _by(view, kind, axes))
     }
-    twin = _twin(model, seed) if random else None
+    twin = twin_of(model, seed) if random else None
     if twin is not None:
         _, drawn = _asked(twin, learn, ask, names, to, label, seed, progress)
         tables["random model"] = Table(axes, {"value": drawn.rates})
@@ -182,11 +182,3 @@ def _by(view: NearestView, kind: str, axes: Mapping[str, tuple[Coordinate, ...]]
         "tokens": np.broadcast_to(np.array([count for _, _, count in told])[:, None, None], shape),
     }
     return Table({kind: classes, **axes}, columns)
-
-
-def _twin(model: Model, seed: int) -> Model | None:
-    """A randomly initialised model of the same shape; None where it cannot be built."""
-    try:
-        return Model.random_like(model, seed)
-    except (PellucidError, TypeError, ValueError, AttributeError, NotImplementedError):
-        return None

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pellucid.collect.progress import Progress
-from pellucid.errors import ModelError, PellucidError
+from pellucid.errors import ModelError
 from pellucid.identifiability.jacobians import reactions, stream
 from pellucid.model import Model
+from pellucid.model.twin import twin_of
 from pellucid.results import Array, Coordinate, Provenance, Result, ResultError, Table
 from pellucid.uncertainty import over_documents
 
@@ -81,7 +82,8 @@ def mixing(
     if sentences < 1:
         raise ModelError(f"sentences={sentences} leaves nothing to look at; give 1 or more.")
     chosen = list(corpus.take(sentences))
-    networks = [model, *(_twin(model, seed) if random else ())]
+    twin = twin_of(model, seed) if random else None
+    networks = [model] if twin is None else [model, twin]
     with Progress(progress) as shown:
         shown.begin("carrying derivatives", len(chosen) * len(networks))
         found = [list(_texts(network, chosen, probes, seed, shown)) for network in networks]
@@ -112,14 +114,6 @@ def mixing(
         ),
         tables=tables,
     )
-
-
-def _twin(model: Model, seed: int) -> list[Model]:
-    """A randomly initialised model of the same shape; none where it cannot be built."""
-    try:
-        return [Model.random_like(model, seed)]
-    except (PellucidError, TypeError, ValueError, AttributeError, NotImplementedError):
-        return []
 
 
 def _texts(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pellucid.collect.progress import Progress
-from pellucid.errors import ModelError, PellucidError, listing
+from pellucid.errors import ModelError, listing
 from pellucid.heads.naming import head_name
 from pellucid.heads.weighing.ablating import TOKENS, Ablated, attention_heads, sweep_heads
 from pellucid.heads.weighing.ablation import changes, provenance, task_table
@@ -20,12 +20,13 @@ from pellucid.heads.weighing.confidence import confidence_sums
 from pellucid.heads.weighing.gradients import gradient_sums, normalised
 from pellucid.heads.weighing.measuring import Measured, measured
 from pellucid.heads.weighing.scoring import Sums, leaving_out
-from pellucid.model.model import Model
+from pellucid.model.twin import twin_of
 from pellucid.results import Result, ResultError, Table
 from pellucid.uncertainty import Interval
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus
+    from pellucid.model import Model
     from pellucid.model.sites import Site
 
 Array = np.ndarray[Any, Any]
@@ -154,11 +155,7 @@ def importance(
         )
     told: dict[str, Any] = {"methods": list(chosen), "random": bool(drawn)}
     if "lrp" in chosen:
-        from pellucid.heads.weighing.lrp_relevance import NOTICE
-
-        told.update({"lrp sentences": min(lrp_sentences, len(found.groups)), "notice": NOTICE})
-        if made["lrp"].left_out:
-            told["lrp note"] = f"lrp leaves out {made['lrp'].left_out} texts, whose relevance is no finite number"
+        told.update(_told_of_lrp(min(lrp_sentences, len(found.groups)), made["lrp"].left_out))
     return HeadImportance(
         axes=axes,
         values=values,
@@ -169,6 +166,14 @@ def importance(
         provenance=provenance(found, "heads.importance", told, done),
         tables=tables,
     )
+
+
+def _told_of_lrp(sentences: int, left_out: int) -> dict[str, Any]:
+    """What a result says of its relevance."""
+    from pellucid.heads.weighing.lrp_relevance import NOTICE
+
+    note = {"lrp note": f"lrp leaves out {left_out} texts, whose relevance is no finite number"} if left_out else {}
+    return {"lrp sentences": sentences, "notice": NOTICE, **note}
 
 
 def checked_methods(methods: Sequence[str]) -> tuple[str, ...]:
@@ -251,11 +256,8 @@ def _sizes(found: Measured, done: Ablated | None) -> Array:
 
 def _twin(model: Model, sites: Sequence[Site], seed: int) -> Model | None:
     """A randomly initialised model with the same heads; None where it cannot be built."""
-    try:
-        twin = Model.random_like(model, seed)
-        same = all(site in twin.sites and twin.size(site) == model.size(site) for site in sites)
-    except (PellucidError, TypeError, ValueError, AttributeError, NotImplementedError):
-        return None
+    twin = twin_of(model, seed)
+    same = twin is not None and all(site in twin.sites and twin.size(site) == model.size(site) for site in sites)
     return twin if same else None
 
 
