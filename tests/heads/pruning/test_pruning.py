@@ -309,6 +309,24 @@ def test_functions_of_heads_are_told_with_the_survivors():
         quick(model_for("lm", layers=1), CORPORA["lm"][0], functions=known)
 
 
+def test_functions_of_an_encoder_are_those_of_its_heads_alone():
+    from pellucid.heads import functions
+
+    model, (corpus, _) = model_for("translate"), CORPORA["translate"]
+    known = functions(model, corpus, level=1.0, sink=0.01, induction=0.01, duplicate=0.01, rare=0.01, least=1)
+    assert known.labels, "with such thresholds some heads must have a function"
+    result = quick(model, corpus, functions=known)
+    gates = result.table("gates").axes["head"]
+    inside = [name for name in gates if str(name).startswith("encoder.")]
+    counts = dict(
+        zip(*(result.table("functions").columns[name].tolist() for name in ("function", "heads")), strict=True)
+    )
+    assert counts["not read"] == len(gates) - len(inside)
+    for label in dict.fromkeys(each for labels in known.labels.values() for each in labels):
+        assert counts[label] == len([1 for labels in known.labels.values() if label in labels])
+    assert counts["none"] == len(inside) - len(known.labels)
+
+
 def curve(scores: list[float], chance: float, score: str) -> Curves:
     counts = tuple(range(len(scores), 0, -1))
     values = np.array([scores] * 3)

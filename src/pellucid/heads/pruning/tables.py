@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NONE = "none"
 """What a head without a known function has."""
+NOT_READ = "not read"
+"""What a head has whose stack the functions do not tell about, as those of a decoder where an encoder was read."""
 
 
 def survivor_tables(
@@ -53,8 +55,18 @@ def check_functions(model: Model, functions: HeadFunctions | None) -> None:
 
 
 def _labels(gates: Mapping[str, float], functions: HeadFunctions | None) -> dict[str, tuple[str, ...]]:
-    known = {} if functions is None else functions.labels
-    return {name: known.get(name, ()) for name in gates}
+    """The functions of every head; an encoder–decoder's were found in the stack that read the text."""
+    if functions is None:
+        return {name: () for name in gates}
+    side = functions.provenance.arguments["sweep"]["reading"]["side"]
+    stack = "decoder." if side == "target" else "encoder."
+    prefix = stack if any(name.startswith(stack) for name in gates) else ""
+    read = {
+        f"{prefix}{layer}.{head}": functions.labels.get(f"{layer}.{head}", ())
+        for layer in functions.axes["layer"]
+        for head in functions.axes["head"]
+    }
+    return {name: read.get(name, (NOT_READ,)) for name in gates}
 
 
 def _layers(model: Model, gates: Mapping[str, float]) -> Table:
