@@ -14,7 +14,7 @@ import pellucid
 SOURCE = Path(pellucid.__file__).parent
 ORDER = [
     ("errors",),
-    ("saving", "uncertainty", "provenance"),
+    ("saving", "uncertainty", "provenance", "written"),
     ("model", "corpus", "zoo"),
     ("results",),
     ("collect",),

@@ -14,6 +14,7 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
+from pellucid.written import number
 
 if TYPE_CHECKING:
     from pellucid.heads import HeadImportance
@@ -128,8 +129,8 @@ def _print(result: HeadImportance) -> None:
     if "task" in result.tables:
         table = result.table("task")
         for at, name in enumerate(table.axes["measure"]):
-            value, guess = (float(table.columns[column][at]) for column in ("value", "chance"))
-            console().print(f"{table.columns['task'][at]}: {name} {value:.4g} as the model is; guessing: {guess:.4g}")
+            value, guess = (number(float(table.columns[column][at]), digits=4) for column in ("value", "chance"))
+            console().print(f"{table.columns['task'][at]}: {name} {value} as the model is; guessing: {guess}")
     for name in measures:
         console().print(f"{name}: {result.measures[name]}")
     console().print(f"chance: {result.chance}")

@@ -14,6 +14,7 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
+from pellucid.written import number
 
 if TYPE_CHECKING:
     from pellucid.heads import Pruning
@@ -176,7 +177,7 @@ def _print(result: Pruning) -> None:
         for at, count in enumerate(result.axes["heads"])
     ]
     assert result.null is not None
-    chance = ("chance", *(f"{float(result.null[0, 0]):.4g}" for _ in methods))
+    chance = ("chance", *(number(float(result.null[0, 0]), digits=4) for _ in methods))
     print_table(
         ["heads left", *methods],
         [*rows, chance],
@@ -187,7 +188,6 @@ def _print(result: Pruning) -> None:
 
 
 def _cell(result: Pruning, method: int, at: int) -> str:
-    value = f"{result.values[method, at]:.4g}"
-    if result.low is None or result.high is None:
-        return value
-    return f"{value} ({result.low[method, at]:.4g} to {result.high[method, at]:.4g})"
+    parts = [part for part in (result.values, result.low, result.high) if part is not None]
+    value, *ends = (number(float(part[method, at]), digits=4) for part in parts)
+    return f"{value} ({' to '.join(ends)})" if ends else value

@@ -15,6 +15,7 @@ from pellucid.cli import _options as options
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 from pellucid.errors import TrainError
+from pellucid.written import number
 
 if TYPE_CHECKING:
     from pellucid.train import Run
@@ -142,14 +143,18 @@ def show_run(run: Run) -> None:
     kept = max(run.checkpoints())
     last, chance = next(row for row in run.log if row["epoch"] == kept), run.facts["chance"]
     rows = [
-        (name, f"{last[f'valid_{name}']:.4g}", "" if name not in chance else f"{chance[name]:.4g}")
+        (name, number(last[f"valid_{name}"], digits=4), number(chance[name], digits=4) if name in chance else "")
         for name in (key.removeprefix("valid_") for key in last if key.startswith("valid_"))
         if f"valid_{name}" in last and not name.endswith("seconds") and last[f"valid_{name}"] is not None
     ]
     print_table(["validation", f"epoch {last['epoch']}", "chance"], rows, right=[f"epoch {last['epoch']}", "chance"])
     if run.test is not None:
         scores = [
-            (name, f"{value:.4g}", f"{run.test['chance'][name]:.4g}" if name in run.test["chance"] else "")
+            (
+                name,
+                number(value, digits=4),
+                number(run.test["chance"][name], digits=4) if name in run.test["chance"] else "",
+            )
             for name, value in run.test["scores"].items()
         ]
         heads = ["test", f"epoch {run.test['epoch']}", "chance"]

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from pellucid.written import number
+
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 _EMPTY = frozenset({"br", "hr", "img", "meta"})
 
@@ -48,25 +50,6 @@ def _shown(part: Content) -> Html:
     if part is None:
         return Html("")
     return escaped(part) if isinstance(part, str) else escaped(number(part))
-
-
-def number(value: float | None, *, digits: int = 3) -> str:
-    """A number as people write it: whole ones with commas, others to `digits` significant figures, minus as −.
-
-    Below 10^−digits in size, only that is said; files hold the number itself.
-    """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "not defined"
-    if isinstance(value, float) and math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if value == 0:
-        return "0"
-    if isinstance(value, int) or (value.is_integer() and abs(value) >= 10**digits):
-        return f"{int(value):,}".replace("-", "−")
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    if abs(value) < 10.0**-digits:
-        return f"{'< ' if value > 0 else '> −'}{10.0**-digits:.{digits}f}"
-    return f"{value:,.{places}f}".replace("-", "−")
 
 
 def share(value: float | None) -> str:

@@ -11,6 +11,7 @@ from pellucid.report.page import Written, page
 from pellucid.report.pruning import article
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
+from pellucid.written import number
 
 if TYPE_CHECKING:
     from pellucid.heads import HeadImportance
@@ -77,7 +78,7 @@ def _measured(result: HeadImportance) -> str:
         return told + "."
     table = result.table("task")
     scores = [
-        f"{measure} {value:.4g} (guessing: {chance:.4g})"
+        f"{measure} {number(value, digits=4)} (guessing: {number(chance, digits=4)})"
         for measure, value, chance in zip(
             table.axes["measure"], table.columns["value"].tolist(), table.columns["chance"].tolist(), strict=True
         )

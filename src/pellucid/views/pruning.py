@@ -8,6 +8,7 @@ import numpy as np
 
 from pellucid.results import WIDTH, Result, ResultError
 from pellucid.views.style import CHANCE, COLOURS, INK, grid_lines, house_style, new_figure, sequential, settled
+from pellucid.written import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +65,12 @@ def _curves(axes: Axes, result: Result) -> None:
             axes.axhline(level, color=CHANCE, linewidth=1.2, linestyle="--", label="chance")
         else:
             axes.plot(
-                [], [], color=CHANCE, linewidth=1.2, linestyle="--", label=f"chance: {level:,.4g} (off the scale)"
+                [],
+                [],
+                color=CHANCE,
+                linewidth=1.2,
+                linestyle="--",
+                label=f"chance: {number(level, digits=4)} (off the scale)",
             )
     chosen = told.get("chosen")
     if chosen is not None:
@@ -88,7 +94,7 @@ def _plain_logs(axes: Axes) -> None:
     low, high = axes.get_ylim()
     near = high / low < 8
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 7, 8) if near else (1, 2, 5), numticks=12))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
