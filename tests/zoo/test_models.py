@@ -12,6 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from pellucid import zoo
 from pellucid.corpus import Corpus
 from pellucid.model import Model
+from pellucid.model.loading import open_source
 from pellucid.train import Settings
 from recipes import notice, zoo_card, zoo_data, zoo_scores
 from recipes.zoo_models import RECIPES
@@ -42,6 +43,15 @@ def opened():
         return models[name]
 
     return open_one
+
+
+def test_half_precision_is_of_the_disk_alone():
+    """Elsewhere than on a CPU, other models run as their checkpoint is; these are small, and run in float32 too."""
+    wanted = {"head": "auto", "dtype": None, "attention": "fused", "allow_pickle": False, "new_head": False}
+    opened = open_source("zoo:sentiment", device="meta", tokenizer=None, **wanted)
+    assert opened.module.dtype == torch.float32
+    elsewhere = open_source(zoo.path("sentiment"), device="meta", tokenizer=None, **wanted)
+    assert elsewhere.module.dtype == torch.float16
 
 
 def test_every_model_has_a_recipe_and_all_are_small():

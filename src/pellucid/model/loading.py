@@ -130,7 +130,7 @@ def open_source(
         notes.append(f"runs with eager attention: {reason}")
     options: dict[str, Any] = {
         "config": config,
-        "dtype": dtype or (torch.float32 if device.type == "cpu" else "auto"),
+        "dtype": dtype or (torch.float32 if device.type == "cpu" or name.startswith("zoo:") else "auto"),
         "attn_implementation": SETTINGS[attention],
         "use_safetensors": None if allow_pickle else True,
         "trust_remote_code": False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from dataclasses import replace
@@ -248,7 +249,7 @@ def test_ablation_alone_with_bleu():
 class TestRelevanceThatIsNoNumber:
     """The rules divide by sums that may come to 0: what is no number is left out and told, never taken for nothing."""
 
-    def weighed(self, monkeypatch, broken: slice):
+    def weighed(self, monkeypatch, broken: slice, model: Model | None = None):
         from pellucid.heads.weighing import lrp_relevance
 
         plain = lrp_relevance.sweep_lrp
@@ -261,9 +262,8 @@ class TestRelevanceThatIsNoNumber:
 
         monkeypatch.setattr(lrp_relevance, "sweep_lrp", damaged)
         corpus, changes = CORPORA["classify"]
-        return importance(
-            model_for("classify"), corpus, methods=["lrp"], random=False, batch=16, lrp_sentences=10, **changes
-        )
+        model = model or model_for("classify")
+        return importance(model, corpus, methods=["lrp"], random=False, batch=16, lrp_sentences=10, **changes)
 
     def test_texts_without_one_are_left_out_and_counted(self, monkeypatch):
         found = self.weighed(monkeypatch, slice(0, 3))
@@ -272,6 +272,13 @@ class TestRelevanceThatIsNoNumber:
         monkeypatch.undo()
         whole = self.weighed(monkeypatch, slice(0, 0))
         assert "lrp note" not in whole.provenance.arguments
+
+    def test_half_precision_is_told_as_the_likely_reason(self, monkeypatch):
+        plain = model_for("classify")
+        half = Model.load(copy.deepcopy(plain.hf).half(), tokenizer=plain.tokenizer)
+        assert "float32" in self.weighed(monkeypatch, slice(0, 3), half).provenance.arguments["lrp note"]
+        monkeypatch.undo()
+        assert "float32" not in self.weighed(monkeypatch, slice(0, 3)).provenance.arguments["lrp note"]
 
     def test_none_with_one_is_refused(self, monkeypatch):
         with pytest.raises(ModelError, match="No text has a relevance that is a number"):

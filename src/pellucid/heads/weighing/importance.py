@@ -155,7 +155,7 @@ def importance(
         )
     told: dict[str, Any] = {"methods": list(chosen), "random": bool(drawn)}
     if "lrp" in chosen:
-        told.update(_told_of_lrp(min(lrp_sentences, len(found.groups)), made["lrp"].left_out))
+        told.update(_told_of_lrp(model, min(lrp_sentences, len(found.groups)), made["lrp"].left_out))
     return HeadImportance(
         axes=axes,
         values=values,
@@ -168,12 +168,16 @@ def importance(
     )
 
 
-def _told_of_lrp(sentences: int, left_out: int) -> dict[str, Any]:
+def _told_of_lrp(model: Model, sentences: int, left_out: int) -> dict[str, Any]:
     """What a result says of its relevance."""
     from pellucid.heads.weighing.lrp_relevance import NOTICE
 
-    note = {"lrp note": f"lrp leaves out {left_out} texts, whose relevance is no finite number"} if left_out else {}
-    return {"lrp sentences": sentences, "notice": NOTICE, **note}
+    told = {"lrp sentences": sentences, "notice": NOTICE}
+    if left_out:
+        half = str(model.hf.dtype).removeprefix("torch.") == "float16"
+        remedy = "; float16 ends at 65,504: open the model in float32 (dtype, --dtype)" if half else ""
+        told["lrp note"] = f"lrp leaves out {left_out} texts, whose relevance is no finite number{remedy}"
+    return told
 
 
 def checked_methods(methods: Sequence[str]) -> tuple[str, ...]:
