@@ -36,7 +36,7 @@ lint: venv
 # Files of tests run side by side, one thread each: so many at a time as there are processors, at most 4.
 JOBS ?= $(shell $(firstword $(PYTHON) python3) -c 'import os; print(min(4, os.cpu_count() or 1))')
 test: lint web browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not real" -n $(JOBS) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not real" -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # The views' TypeScript: types, tests, and that the committed bundle is what it builds. Only this needs Node.
 ifneq ($(shell command -v npm 2> /dev/null),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -15,6 +16,15 @@ from tests.tiny_models import save
 
 torch.set_num_threads(1)
 transformers.utils.logging.disable_progress_bar()
+
+SLOW = ("test_docs.py",)
+"""Files with few tests that take long."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long go first, those with few tests last: then files run side by side end at the same time."""
+    counts = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.name not in SLOW, -counts[item.path], item.path))
 
 
 @pytest.fixture(scope="session")
