@@ -45,9 +45,11 @@ def main() -> int:
         os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], {**os.environ, **KEPT})
     benchmark = import_module(f"benchmarks.{chosen.name}")
     options = {"device": chosen.device, "threads": chosen.threads, "quick": chosen.quick}
+    parts: tuple[str, ...] | None = benchmark.parts(chosen.device) if hasattr(benchmark, "parts") else None
+    if parts == ():
+        parser.error(f"{chosen.name} has no part on {chosen.device}")
     if chosen.only is not None:
-        parts: tuple[str, ...] = benchmark.parts(chosen.device) if hasattr(benchmark, "parts") else ()
-        if chosen.only not in parts:
+        if parts is None or chosen.only not in parts:
             known = f"the parts on {chosen.device} are {', '.join(parts)}" if parts else "it has no parts"
             parser.error(f"{chosen.name} has no part {chosen.only!r}; {known}")
         options["only"] = chosen.only

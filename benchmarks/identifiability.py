@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.report import Measure, Report, announced, machine
+from benchmarks.parts import in_parts
+from benchmarks.report import Measure, Report
 from benchmarks.timing import compare, interleave, timer
 
 if TYPE_CHECKING:
@@ -24,21 +23,8 @@ def parts(device: str) -> tuple[str, ...]:
 
 def run(*, device: str, threads: int, quick: bool, only: str | None = None) -> Report:
     """Measure every part, or one; `quick` takes small inputs, which say little of speed."""
-    import torch
-
-    torch.set_num_threads(threads)
-    chosen = parts(device) if only is None else (only,)
-    measures = tuple(announced(_measures(chosen, quick=quick)))
-    return Report("identifiability", machine(device=device, threads=threads), measures)
-
-
-def _measures(chosen: tuple[str, ...], *, quick: bool) -> Iterator[Measure]:
-    ways = {"effective": effective_attention, "reactions": carried}
-    for part in chosen:
-        print(f"{part} …", file=sys.stderr, flush=True)
-        start = time.perf_counter()
-        yield from ways[part](quick=quick)
-        print(f"{part}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+    ways = {"effective": lambda: effective_attention(quick=quick), "reactions": lambda: carried(quick=quick)}
+    return in_parts("identifiability", ways, device=device, threads=threads, only=only)
 
 
 def effective_attention(*, quick: bool) -> Iterator[Measure]:
