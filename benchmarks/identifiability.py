@@ -12,7 +12,7 @@ from benchmarks.timing import compare, interleave, timer
 if TYPE_CHECKING:
     from torch import Tensor
 
-PARTS = ("effective", "reactions")
+PARTS = ("effective", "reactions", "maps", "memory")
 TOKENS, HEADS, WIDTH, MODEL = 512, 12, 64, 768
 
 
@@ -23,7 +23,14 @@ def parts(device: str) -> tuple[str, ...]:
 
 def run(*, device: str, threads: int, quick: bool, only: str | None = None) -> Report:
     """Measure every part, or one; `quick` takes small inputs, which say little of speed."""
-    ways = {"effective": lambda: effective_attention(quick=quick), "reactions": lambda: carried(quick=quick)}
+    from benchmarks.identifiability_maps import maps, memory
+
+    ways = {
+        "effective": lambda: effective_attention(quick=quick),
+        "reactions": lambda: carried(quick=quick),
+        "maps": lambda: maps(threads=threads, quick=quick),
+        "memory": lambda: memory(quick=quick),
+    }
     return in_parts("identifiability", ways, device=device, threads=threads, only=only)
 
 

@@ -7,15 +7,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from pellucid import Corpus, Model
+
+    See = Callable[[tuple[Tensor, ...], dict[str, Any]], None]
 
 
 def plain_forward(
-    model: Model, corpus: Corpus, *, budget: int, shard_tokens: int, long: str = "refuse"
+    model: Model, corpus: Corpus, *, budget: int, shard_tokens: int, long: str = "refuse", see: See | None = None
 ) -> tuple[Callable[[], None], int]:
     """A function that makes one plain pass over the batches that a sweep would plan, and how many tokens they have.
 
-    Tokenizing and padding are done beforehand; `budget`, `shard_tokens` and `long` are the sweep's own.
+    Tokenizing and padding are done beforehand; `budget`, `shard_tokens` and `long` are the sweep's own. With `see`, the
+    states of all layers are asked for and shown to it, with what went in.
     """
     import torch
 
@@ -42,6 +47,9 @@ def plain_forward(
                 moved = {
                     name: value.to(model.device) if name != "use_cache" else value for name, value in inputs.items()
                 }
-                model.hf(**moved)
+                if see is None:
+                    model.hf(**moved)
+                else:
+                    see(model.hf(**moved, output_hidden_states=True).hidden_states, moved)
 
     return forward, plan.counts.tokens[0]
