@@ -11,7 +11,18 @@ from importlib import import_module
 
 from benchmarks.report import cores
 
-NAMES = ("attribution", "capture", "heads", "identifiability", "learning", "neurons", "similarity", "sweep", "views")
+NAMES = (
+    "attribution",
+    "capture",
+    "flow",
+    "heads",
+    "identifiability",
+    "learning",
+    "neurons",
+    "similarity",
+    "sweep",
+    "views",
+)
 # The C library's allocator gives freed memory back to the system, and the next pass pays for getting it again, page
 # by page: a cost that depends on sizes and order. With `--allocator kept` these settings make everyone keep memory.
 KEPT = {"MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_MMAP_MAX_": "0"}

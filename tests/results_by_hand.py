@@ -23,7 +23,7 @@ from tests.similarity import test_grid as pair_sweep
 from tests.similarity import test_heads as head_pair_sweep
 from tests.similarity import test_neurons as match_sweep
 from tests.similarity import test_training as training_sweep
-from tests.tiny_models import network, word_tokenizer
+from tests.tiny_models import WORDS, network, word_tokenizer
 from tests.train import runs_by_hand as training_log
 
 
@@ -36,6 +36,19 @@ def attribution_by_hand() -> Result:
 def ablations_by_hand() -> Result:
     model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
     return attribution.ablations(model, "the old dog sleeps", ["token:dog", "token:cat"])
+
+
+def information_flow_by_hand() -> Result:
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    methods = ["attention", "rollout", "flow", "norms_layernorm", "attribution"]
+    found = heads.information_flow(model, "the old dog sleeps", methods, steps=4, heads=True)
+    return found.joined(identifiability.hidden_flow(model, "the old dog sleeps"))
+
+
+def flow_agreement_by_hand() -> Result:
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    texts = ["the old dog sleeps", "a red cat runs near the cabinet", "the keys are old"]
+    return identifiability.flow_agreement(model, Corpus.of(texts))
 
 
 def trust_by_hand() -> Result:
@@ -86,6 +99,12 @@ def ranking_by_hand() -> Result:
     from tests.neurons import planted
 
     return neurons.probeless(planted.model(), planted.corpus().take(60), concept="upos", sites="neurons.*")
+
+
+def survey_by_hand() -> Result:
+    from tests.neurons import planted as tagger
+
+    return neurons.survey(tagger.model(), tagger.corpus().take(30), sites="neurons.*", progress=False)
 
 
 def reading_by_hand() -> Result:
@@ -219,6 +238,28 @@ def _short_texts() -> Corpus:
 
 def freedom_by_hand() -> Result:
     return identifiability.attention(Model.load(network("gpt2"), tokenizer=word_tokenizer()), _short_texts())
+
+
+def _random_words() -> Corpus:
+    """Texts that have more words than the values of a tiny model are wide."""
+    dice = np.random.default_rng(0)
+    return Corpus.of([" ".join(dice.choice(WORDS, 16)) for _ in range(20)])
+
+
+def functions_changed_by_hand() -> Result:
+    return identifiability.functions_changed(
+        Model.load(network("gpt2"), tokenizer=word_tokenizer()), _random_words(), halvings=2
+    )
+
+
+def reachable_by_hand() -> Result:
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    return identifiability.reachable(model, _random_words(), sentences=4, queries=4)
+
+
+def second_attention_by_hand() -> Result:
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    return identifiability.second_attention(model, next(iter(_random_words())).text, "1.2")
 
 
 def token_identity_by_hand() -> Result:

@@ -50,13 +50,23 @@ def layers(models: Sequence[ModelFacts], keys: Iterable[str], kind: str, *, mode
     return {_coordinate(site, len(stacks) > 1): key for key, site in found.items()}
 
 
-def view_with(found: Found, collector: type[Collector], kind: str, *, ask: str) -> tuple[Any, dict[Coordinate, str]]:
+def view_with(
+    found: Found, collector: type[Collector], kind: str, *, ask: str, weights: str = "raw"
+) -> tuple[Any, dict[Coordinate, str]]:
     """The view of the collector that has the first model's sites of a kind, and their keys by layer.
 
     Of several collectors of one class, one that has the random control's sites too goes before others, and one that
-    kept document groups apart before one that did not. Where none has such sites, the error says what to `ask` for.
+    kept document groups apart before one that did not. Those of attention are asked for by their `weights` too. Where
+    none has such sites, the error says what to `ask` for.
     """
-    names = [name for name, each in found.collectors.items() if isinstance(each, collector)]
+    every = [name for name, each in found.collectors.items() if isinstance(each, collector)]
+    names = [name for name in every if getattr(found.collectors[name], "weights", "raw") == weights]
+    if every and not names:
+        other = listing(dict.fromkeys(str(getattr(found.collectors[name], "weights", "raw")) for name in every))
+        raise ResultError(
+            f"The sweep's {collector.__name__} hold {other} weights of heads, and {weights!r} ones were asked for; ask "
+            f"for those that it holds (weights=), or sweep with {collector.__name__}(weights={weights!r})."
+        )
     views = [found[name] for name in names] or [found[collector]]  # which raises, and lists what was collected
     having = [(view, mine) for view in views if (mine := layers(found.models, view.keys, kind))]
     twin = control(found.models)

@@ -87,3 +87,22 @@ def test_what_is_refused(cli, folder, tmp_path):
     assert code == 2
     assert "positional=7.0 is a share" in told
     assert "Traceback" not in told
+
+
+def test_effective_weights_are_told_in_the_page(cli, folder, tmp_path):
+    code, said, told = cli(
+        "heads", folder, "--corpus", "grammar:40:3", "--weights", "effective", "-o", tmp_path / "out"
+    )
+    assert code == 0, told
+    assert "Weights: effective attention" in " ".join(said.split())
+    page = (tmp_path / "out" / "heads.html").read_text(encoding="utf-8")
+    assert "Weights: effective attention" in page
+    assert "by its signed numbers" in page
+    result = Result.load(tmp_path / "out" / "results" / "head_functions")
+    assert result.provenance.arguments["weights"] == "effective"
+    assert "0.1" not in result.labels  # the subject head finds subjects, and passes nothing on
+    for kept in (tmp_path / "out" / "views").iterdir():
+        assert "negative" in kept.read_text(encoding="utf-8")
+        break
+    code, _, told = cli("heads", folder, "--corpus", "grammar:20", "--weights", "sharp")
+    assert (code, "no 'sharp' weights of heads; there are raw, effective" in told) == (2, True), told

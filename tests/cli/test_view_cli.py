@@ -122,3 +122,12 @@ def test_a_file_that_is_not_text(cli, gpt2_folder, tmp_path, monkeypatch):
     code, _, err = cli("view", "heads", gpt2_folder, "--file", "story.txt")
     assert (code, err.count("\n")) == (2, 1)
     assert "byte 4 is not UTF-8" in err
+
+
+@pytest.mark.parametrize("name", ["heads", "model"])
+def test_effective_weights(cli, gpt2_folder, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = cli("view", name, gpt2_folder, TEXT, "--weights", "effective")
+    assert code == 0, err
+    assert "It has signs" in " ".join(err.split())
+    assert "negative" in (tmp_path / f"{name}.html").read_text(encoding="utf-8")

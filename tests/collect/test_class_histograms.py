@@ -121,3 +121,23 @@ def test_bad_input_is_named():
     one, two = (shard(ClassHistograms("resid.1", label="tag", bins=bins), SETTING, []) for bins in (8, 16))
     with pytest.raises(SweepError, match="cannot be merged"):
         ClassHistograms("resid.1", label="tag", bins=8).merge(one, two)
+
+
+def test_groups_may_have_fewer_bins_than_the_whole():
+    cuts, groups = (30, 60, 120, 121), (0, 0, 2, 2, 5)
+    fine = ClassHistograms(tuple(WIDTHS), label="tag", bins=16, groups=True)
+    few = ClassHistograms(tuple(WIDTHS), label="tag", bins=16, groups=True, group_bins=4)
+    for shards, order in ((1, ()), (3, (1, 0))):
+        one, _ = swept(fine, cuts, groups, shards, order)
+        other, _ = swept(few, cuts, groups, shards, order)
+        assert np.array_equal(one.histograms("resid.1"), other.histograms("resid.1"))
+        assert other.together().bins == 4
+        for number in one.groups:
+            whole = one.without(number).histograms("resid.1")
+            assert np.array_equal(
+                whole.reshape(*whole.shape[:2], 4, 4).sum(3), other.without(number).histograms("resid.1")
+            )
+            assert np.array_equal(one.without(number).counts, other.without(number).counts)
+    assert other.edges("resid.1")[:, 3::4] == pytest.approx(other.together().edges("resid.1"))
+    with pytest.raises(SweepError, match="must be 2 or more and divide"):
+        ClassHistograms("resid.1", label="tag", bins=16, group_bins=5)

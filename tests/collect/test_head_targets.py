@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pellucid as pl
-from pellucid.collect import counts
+from pellucid.collect import word_weights
 from pellucid.collect.collector import Setting, collector_of
 from pellucid.collect.head_frames import ROWS
 from pellucid.collect.head_targets import HeadTargets
@@ -236,7 +236,7 @@ def test_padding_changes_nothing():
 
 def test_long_texts_are_summed_another_way_to_the_same(monkeypatch):
     plain = viewed([TREE, SHORT], causal=True)
-    monkeypatch.setattr(counts, "_LONG", 3)
+    monkeypatch.setattr(word_weights, "_LONG", 3)
     other = viewed([TREE, SHORT], causal=True)
     for name, array in plain.sums.items():
         assert array == pytest.approx(other.sums[name], rel=1e-5, abs=1e-6), name

@@ -78,3 +78,8 @@ def trajectories_by_hand() -> Result:
     kinds = {"nouns": ("the keys are old", "the dogs are old"), "verbs": ("the boy sleeps now", "the cat runs now")}
     stimuli = {kind: [each.split() for each in texts] for kind, texts in kinds.items()}
     return neurons.trajectories(planted.model(), ["neurons.0:3", "neurons.1:2"], stimuli)
+
+
+def explained_by_hand() -> Result:
+    ranking = neurons.iou(planted.model(), planted.corpus().take(60), concept="upos", sites="neurons.0", control=False)
+    return neurons.explained_accuracy(ranking, planted.model(), planted.corpus().take(60))

@@ -63,8 +63,44 @@ def test_scores_stand_at_their_own_neurons():
 
 
 def test_unknown_scores_list_what_exists(found):
-    with pytest.raises(ResultError, match="maxcorr, mincorr, linreg"):
-        search(found, score="svcca")
+    with pytest.raises(ResultError, match="maxcorr, mincorr, linreg, svcca"):
+        search(found, score="pwcca")
+
+
+def test_svcca_ranks_directions_that_both_models_have():
+    """Known answer: 3 shared directions under private noise, turned differently in the two models."""
+    from pellucid.neurons.directions import chance, shared
+    from pellucid.similarity import pair_of_rows
+
+    dice = np.random.default_rng(0)
+    common, one, other = dice.normal(size=(4000, 3)), dice.normal(size=(4000, 9)), dice.normal(size=(4000, 7))
+    turn = [np.linalg.qr(dice.normal(size=(size, size)))[0] for size in (12, 10)]
+    left, right = np.hstack([common, one]) @ turn[0], np.hstack([common, other]) @ turn[1]
+    found = shared(pair_of_rows(left, right))
+    assert found.rho[:3] == pytest.approx(1, abs=1e-6)
+    assert found.rho[3:].max() < 0.1
+    values = (left - left.mean(0)) @ found.weights
+    assert values.std(0) == pytest.approx(1, abs=1e-6)
+    explained = np.linalg.lstsq(common - common.mean(0), values[:, :3], rcond=None)[1]
+    assert explained.max() < 1e-12, "the first directions are the common ones"
+    apart = shared(pair_of_rows(dice.normal(size=(4000, 12)), dice.normal(size=(4000, 10))))
+    assert apart.rho == pytest.approx(chance(4000, 12, 10, 0), abs=0.02)
+
+
+def test_svcca_of_a_sweep_is_a_ranking(found):
+    ranked = search(found, score="svcca")
+    assert ranked.method == "svcca"
+    assert ranked.neurons[0] == "neurons.0:direction 0"
+    assert (np.diff(ranked.values[0]) <= 1e-12).all()
+    assert ranked.values[0, :10] == pytest.approx(1, abs=1e-3)
+    assert ranked.low is not None
+    table = ranked.table("directions")
+    assert table.columns["weight"].shape == (len(ranked.neurons), 64)
+    assert set(ranked.table("matches").columns["other site"]) == {"neurons.0"}
+    mean = pl.similarity.grid(found, "svcca", left="0:neurons.0", right="1:neurons.0").values.ravel()[0]
+    assert ranked.values.mean() == pytest.approx(mean, abs=1e-6)
+    with pytest.raises(ResultError, match="names no neuron"):
+        pl.neurons.distribution(ranked, 3)
 
 
 def test_neurox_probeless_is_the_sum_over_pairs():

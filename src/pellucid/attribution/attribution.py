@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -14,10 +14,11 @@ from pellucid.attribution.computing import Settings, compute
 from pellucid.attribution.methods import METHODS, chosen
 from pellucid.attribution.removal.groups import reads, told, with_words
 from pellucid.attribution.targets import Target, asked
+from pellucid.attribution.text_tokens import text_tokens, unpadded
 from pellucid.errors import AttributionError
 from pellucid.model.batch import Batch
 from pellucid.model.sites import Site, expand
-from pellucid.results import Array, Provenance, Result, Table
+from pellucid.results import Provenance, Result, Table
 
 if TYPE_CHECKING:
     from pellucid.attribution.baselines import Given
@@ -99,7 +100,7 @@ def attribute(
     settings = Settings(
         baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by, groups, window, stride
     )
-    batch = _unpadded(text) if isinstance(text, Batch) else model.tokenize(text, pair, target=decoder)
+    batch = unpadded(text) if isinstance(text, Batch) else model.tokenize(text, pair, target=decoder)
     if batch.size != 1:
         raise AttributionError(f"attribute takes one text, not {batch.size}; use over_corpus for many.")
     methods, places = chosen(method), expand(sites, model.sites)
@@ -117,18 +118,6 @@ def attribute(
     return gathered(model, batch, found, targets, methods, places, by=by, provenance=provenance)
 
 
-def _unpadded(batch: Batch) -> Batch:
-    """One text without its padding."""
-    if batch.size != 1 or bool(batch.mask.all() and (batch.target_mask is None or batch.target_mask.all())):
-        return batch
-    made: dict[str, Tensor] = {}
-    for name, value in vars(batch).items():
-        mask = batch.target_mask if name.startswith("target") else batch.mask
-        if value is not None and mask is not None:
-            made[name] = value[:, mask[0].bool()]
-    return replace(batch, **made)
-
-
 def gathered(
     model: Model,
     batch: Batch,
@@ -141,7 +130,7 @@ def gathered(
     provenance: Provenance,
 ) -> Attribution:
     """Raw attributions of one text as a result: features are summed, places and tokens named."""
-    tokens, spans = _tokens(model, batch)
+    tokens, spans = text_tokens(model, batch)
     names: list[str] = [name for site in sites for name in places(model, site, by)]
 
     def laid_out(parts: Mapping[Key, Tensor]) -> Tensor:
@@ -214,35 +203,6 @@ def per_token(part: Tensor, site: Site, by: str) -> Tensor:
         heads = part.sum(dim=1 if site.kind == "pattern" else 2)
         return heads.sum(dim=0, keepdim=True) if by == "site" else heads
     return part.T if by == "unit" else part.sum(dim=1)[None]
-
-
-def _tokens(model: Model, batch: Batch) -> tuple[dict[str, Array], dict[str | None, slice]]:
-    """Real tokens of a text with their facts, and where those of each stack stand among them."""
-    import numpy as np
-
-    rows: list[tuple[str, bool, bool, str]] = []
-    spans: dict[str | None, slice] = {}
-    sides = [("source" if batch.target_ids is not None else "text", batch.ids, batch.special)]
-    if batch.target_ids is not None:
-        sides.append(("target", batch.target_ids, torch.zeros_like(batch.target_ids, dtype=torch.bool)))
-    for side, ids, special in sides:
-        begin = len(rows)
-        numbers: list[int] = ids[0].tolist()
-        for place, (token, flag) in enumerate(zip(numbers, special[0].tolist(), strict=True)):
-            shown = str(token) if model.tokenizer is None else model.tokenizer.decode([token])
-            rows.append((shown, bool(flag), _apart(model, numbers[max(0, place - 1) : place], token), side))
-        for stack in {"text": (None,), "source": ("encoder",), "target": ("decoder",)}[side]:
-            spans[stack] = slice(begin, len(rows))
-    texts, flags, apart, which = map(np.array, zip(*rows, strict=True))
-    return {"token": texts, "special": flags, "space": apart, "side": which}, spans
-
-
-def _apart(model: Model, before: Sequence[int], token: int) -> bool:
-    """Whether a space stands between a token and the one before it."""
-    if not before or model.tokenizer is None:
-        return bool(before)
-    left, both = model.tokenizer.decode(before), model.tokenizer.decode([*before, token])
-    return both[len(left) :][:1].isspace()
 
 
 def _target_rows(targets: Sequence[Resolved], found: Swept) -> Table:

@@ -52,6 +52,9 @@ def heads(
     side: Annotated[
         str, typer.Option(help="Of an encoder–decoder: source (the encoder's heads) or target (the decoder's).")
     ] = "source",
+    weights: Annotated[
+        str, typer.Option(help="raw, or effective: attention without the part that has no effect on a head's output.")
+    ] = "raw",
     label: Annotated[str, typer.Option(help="The label of words by which attention is also summed.")] = "upos",
     long: sweeping.Long = "window",
     sweep: Annotated[
@@ -79,10 +82,10 @@ def heads(
         check_free(out)
     read, opened = shape.open(corpus), opening.open(model)
     with nullcontext() if sweep is None else options.resumable(sweep):
-        collectors = head_collectors(opened, label=label, side=side)
+        collectors = head_collectors(opened, label=label, side=side, weights=weights)
         found = run(opened, read, collectors, folder=sweep, long=long, side=side, **asdict(running))
     command = shlex.join(["pellucid", *sys.argv[1:]])
-    result = functions(found, **asdict(rules))
+    result = functions(found, **asdict(rules), weights=weights)
     result = replace(result, provenance=replace(result.provenance, command=command))
     page = None
     if out is not None:
@@ -92,7 +95,14 @@ def heads(
 
         shown = examples(opened, read, result, found.corpus_words, side=side)
         page = write_heads(
-            out, result, shapes(found), _aligned(found), model=opened, found=shown, command=command, side=side
+            out,
+            result,
+            shapes(found, weights=weights),
+            _aligned(found, weights),
+            model=opened,
+            found=shown,
+            command=command,
+            side=side,
         )
     if json:
         print_json(result.to_json())
@@ -102,7 +112,7 @@ def heads(
         console().print(f"Open this file in a browser: {page.resolve()}")
 
 
-def _aligned(found: Found) -> list[tuple[str, str, HeadAlignment]]:
+def _aligned(found: Found, weights: str) -> list[tuple[str, str, HeadAlignment]]:
     """Attention by layer on tags and on syntactic neighbours, as far as the corpus has them."""
     from pellucid.heads import alignment
     from pellucid.results import ResultError
@@ -110,7 +120,7 @@ def _aligned(found: Found) -> list[tuple[str, str, HeadAlignment]]:
     made: list[tuple[str, str, HeadAlignment]] = []
     for of, what in (("tags", "parts of speech"), ("relations", "syntactic neighbours")):
         try:
-            made.append((f"head_{of}", what, alignment(found, of=of)))
+            made.append((f"head_{of}", what, alignment(found, of=of, weights=weights)))
         except ResultError:  # the page says under functions that there are none
             continue
     return made
@@ -118,6 +128,8 @@ def _aligned(found: Found) -> list[tuple[str, str, HeadAlignment]]:
 
 def _print(result: HeadFunctions) -> None:
     """A row for every head with a function, what was skipped, and what chance is."""
+    from pellucid.heads.roles.sweeping import told_weights
+
     assert result.null is not None
     labels, tests = result.table("labels").columns, result.table("tests").columns["corrected"]
     rows: list[tuple[str, ...]] = []
@@ -139,4 +151,5 @@ def _print(result: HeadFunctions) -> None:
     skipped = result.table("skipped").columns
     for name, why in zip(skipped["function"].tolist(), skipped["why"].tolist(), strict=True):
         console().print(f"not tried: {name}, because {why}")
+    console().print(told_weights(result))
     console().print(f"chance: {result.chance}; p corrected after Holm; interval: {result.resampled}")

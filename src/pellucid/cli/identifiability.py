@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,13 +18,16 @@ from pellucid.cli._print import console, print_json, print_table
 from pellucid.errors import PellucidError, listing
 
 if TYPE_CHECKING:
+    from pellucid.collect.found import Found
     from pellucid.corpus import Corpus
+    from pellucid.identifiability import SecondAttention
     from pellucid.model import Model
     from pellucid.results import Result
 
 EXAMPLES = """Examples: pellucid identifiability zoo:mlm --corpus grammar:200 -o told ;
+pellucid identifiability zoo:lm --on "The old ship was built in the town" --at 3.2 -o second ;
 pellucid identifiability zoo:lm --corpus dev.conllu --parts tokens --maps identity,linear --json"""
-PARTS = ("attention", "tokens", "mixing")
+PARTS = ("attention", "keys", "functions", "second", "tokens", "mixing")
 
 
 def register(app: typer.Typer) -> None:
@@ -34,12 +38,24 @@ def register(app: typer.Typer) -> None:
 class Looking:
     """What is looked at."""
 
-    parts: Annotated[str, typer.Option(help="Some of attention, tokens and mixing, with commas.")] = ",".join(PARTS)
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            help="Some of attention, keys, functions, second, tokens and mixing, with commas (default: all that the "
+            "model can tell; with --on alone: second)."
+        ),
+    ] = None
+    on: Annotated[str | None, typer.Option(metavar="TEXT", help="The text on which a second attention is shown.")] = (
+        None
+    )
+    at: Annotated[str | None, typer.Option(help="The head of which it is, as in 3.2 (default: the most open).")] = None
     maps: Annotated[
         str, typer.Option(help="How tokens are told from states: some of identity, linear and mlp, with commas.")
     ] = "identity,linear,mlp"
     to: Annotated[int, typer.Option(min=0, help="The layer that states are mapped to; 0 is the input.")] = 0
-    sentences: Annotated[int, typer.Option(min=1, help="Sentences whose mixing is looked at: it is slow.")] = 40
+    sentences: Annotated[
+        int, typer.Option(min=1, help="Sentences whose mixing and keys are looked at: both are slow.")
+    ] = 40
     probes: Annotated[
         int | None,
         typer.Option(min=2, help="Random directions per token for mixing (default: exact if it is quick, else 16)."),
@@ -52,7 +68,9 @@ class Looking:
 
 def identifiability(
     model: options.ModelArgument,
-    corpus: corpora.CorpusOption,
+    corpus: Annotated[
+        str | None, typer.Option("--corpus", metavar="FILE", help="A file, or grammar[:COUNT[:SEED]]; not with --on.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A folder for the page; it must be new or empty.")
     ] = None,
@@ -62,67 +80,142 @@ def identifiability(
     opening: options.Opening,
     json: options.Json = False,
 ) -> None:
-    """Tell how far attention is unique, tokens can be told from hidden states, and states mix the input's tokens."""
+    """Tell how far attention is unique, tokens can be told from hidden states, and states mix the input's tokens.
+
+    Without --corpus, --on shows one head's attention on a text beside other attention with the same output.
+    """
     from pellucid.report.identifiability import write_identifiability
     from pellucid.saving import check_free
 
     if out is not None:
         check_free(out)
-    parts = _names(looking.parts)
-    read, opened = shape.open(corpus), opening.open(model)
-    found = {name: _found(name, opened, read, looking) for name in parts}
+    parts = _names(looking, corpus)
+    read = None if corpus is None else shape.open(corpus)
+    asking = _Asking(opening.open(model), read, looking)
+    found, skipped = asking.all(parts)
     page = None
     if out is not None:
         command = shlex.join(["pellucid", *sys.argv[1:]])
-        title = f"{opened.name}: what attention and states can tell"
-        page = write_identifiability(out, found, title=title, command=command)
+        title = f"{asking.model.name}: what attention and states can tell"
+        page = write_identifiability(out, found, title=title, command=command, skipped=skipped)
     if json:
         print_json({name: result.to_json() for name, result in found.items()})
         return
     for result in found.values():
         _print(result)
+    for line in skipped:
+        console().print(line)
     if page is not None:
         console().print(f"Open this file in a browser: {page.resolve()}")
 
 
-def _names(text: str) -> list[str]:
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+def _names(looking: Looking, corpus: str | None) -> list[str]:
+    """The parts to tell; what they need and was not given is asked for."""
+    if looking.parts is None:
+        names: list[str] = [*PARTS] if corpus is not None else ["second"]
+    else:
+        names = list(dict.fromkeys(name.strip() for name in looking.parts.split(",") if name.strip()))
     unknown = [name for name in names if name not in PARTS]
     if unknown or not names:
         raise PellucidError(f"There is no part {unknown[0] if unknown else ''!r}; there are {listing(PARTS)}.")
+    needing = [name for name in names if name != "second" or looking.on is None]
+    if corpus is None and needing:
+        raise PellucidError(
+            f"There is no text to read: {needing[0]} needs --corpus (or give --on TEXT for a second attention alone)."
+        )
     return names
 
 
-def _found(name: str, model: Model, corpus: Corpus, looking: Looking) -> Result:
-    from pellucid import identifiability as told
+class _Asking:
+    """A model and a text, and the parts asked of them; attention and functions share one pass."""
 
-    if name == "attention":
-        return told.attention(model, corpus)
-    if name == "tokens":
-        maps = [part.strip() for part in looking.maps.split(",") if part.strip()]
-        return told.tokens(model, corpus, maps=maps, to=looking.to, random=looking.random, seed=looking.seed)
-    return told.mixing(
-        model,
-        corpus,
-        sentences=looking.sentences,
-        probes=looking.probes,
-        random=looking.random,
-        seed=looking.seed,
-    )
+    def __init__(self, model: Model, corpus: Corpus | None, looking: Looking) -> None:
+        self.model, self._corpus, self._looking = model, corpus, looking
+        self._swept: Found | None = None
+
+    @property
+    def corpus(self) -> Corpus:
+        """The text; parts that need it are refused without one before anything runs."""
+        assert self._corpus is not None
+        return self._corpus
+
+    def all(self, parts: Sequence[str]) -> tuple[dict[str, Result], list[str]]:
+        """Results by part, and why there is none of a part that was not asked for by name."""
+        found: dict[str, Result] = {}
+        skipped: list[str] = []
+        for name in parts:
+            try:
+                found[name] = self._found(name, parts)
+            except PellucidError as error:
+                if self._looking.parts is not None or name not in ("keys", "functions", "second"):
+                    raise
+                skipped.append(f"Not told: {name}, because of this: {error}")
+        return found, skipped
+
+    def _found(self, name: str, parts: Sequence[str]) -> Result:
+        from pellucid import identifiability as told
+
+        looking = self._looking
+        if name == "attention":
+            return told.attention(self._sweep("functions" in parts))
+        if name == "functions":
+            return told.functions_changed(self._sweep(True), seed=looking.seed)
+        if name == "keys":
+            return told.reachable(self.model, self.corpus, sentences=looking.sentences, seed=looking.seed)
+        if name == "second":
+            return told.second_attention(self.model, self._text(), looking.at, seed=looking.seed)
+        if name == "tokens":
+            maps = [part.strip() for part in looking.maps.split(",") if part.strip()]
+            return told.tokens(
+                self.model, self.corpus, maps=maps, to=looking.to, random=looking.random, seed=looking.seed
+            )
+        return told.mixing(
+            self.model,
+            self.corpus,
+            sentences=looking.sentences,
+            probes=looking.probes,
+            random=looking.random,
+            seed=looking.seed,
+        )
+
+    def _text(self) -> str:
+        """The text of a second attention."""
+        from pellucid.identifiability.second_attention import text_beyond
+
+        return text_beyond(self.model, self.corpus) if self._looking.on is None else self._looking.on
+
+    def _sweep(self, functions: bool) -> Found:
+        """One pass for attention and, where they are asked for, functions by both weights."""
+        from pellucid.collect.freedom import AttentionFreedom
+        from pellucid.collect.head_targets import HeadTargets
+        from pellucid.collect.sweep import sweep
+        from pellucid.identifiability.attention_freedom import patterns_with_values
+
+        if self._swept is None:
+            sites = patterns_with_values(self.model)
+            both = (HeadTargets(sites), HeadTargets(sites, weights="effective")) if functions else ()
+            self._swept = sweep(self.model, self.corpus, [AttentionFreedom(sites), *both], progress=False)
+        return self._swept
 
 
 def _print(result: Result) -> None:
-    """Means by layer beside chance."""
-    assert result.null is not None
+    """Means by layer beside chance; of a second attention, how far it is from the head's own."""
+    import numpy as np
+
+    from pellucid.identifiability import SecondAttention
+
+    if isinstance(result, SecondAttention):
+        _print_second(result)
+        return
     values, null = result.values, result.null
-    if "head" in result.axes:
-        values, null = values.mean(-1), null.mean(-1)
+    if "head" in result.axes:  # a layer may have fewer heads than others
+        values, null = np.nanmean(values, axis=-1), None if null is None else np.nanmean(null, axis=-1)
     rows = [
         (
             str(measure),
             str(layer),
             f"{values[row, column]:.3f}",
-            f"{null[row, column]:.3f}",
+            "not known" if null is None else f"{null[row, column]:.3f}",
         )
         for row, measure in enumerate(result.axes["measure"])
         for column, layer in enumerate(result.axes["layer"])
@@ -130,3 +223,24 @@ def _print(result: Result) -> None:
     right = ["value", "chance"]
     print_table(["measure", "layer", *right], rows, title=result.title, right=right)
     console().print(f"chance: {result.chance}; interval: {result.resampled}")
+
+
+def _print_second(result: SecondAttention) -> None:
+    """How many queries are open, how far their weights could go, and whether keys could make them."""
+    told = result.table("queries").columns
+    console().print(f"Head {result.head}: {result.title[0].lower()}{result.title[1:]}")
+    open_ = told["free with sum"] > 0
+    if result.unique:
+        console().print("Attention is identifiable here: no query's weights could be others with the same output.")
+        return
+    off = float(max(told["second output off"].max(), told["effective output off"].max()))
+    console().print(
+        f"{int(open_.sum())} of {len(open_)} queries could have other weights; in the second attention "
+        f"{float(told['second moved'][open_].mean()):.1%} of theirs lies elsewhere, and outputs differ by at most "
+        f"{off:.1e} of their length."
+    )
+    if "outside keys" in told:
+        from pellucid.identifiability.key_space import REACHED
+
+        reached = int((told["outside keys"][open_] < REACHED).sum())
+        console().print(f"The head's own keys could make {reached} of these {int(open_.sum())} rows.")

@@ -17,6 +17,8 @@ from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
+    from pellucid.corpus import Corpus
+    from pellucid.model import Model
     from pellucid.neurons import NeuronReading, Ranking
 
 RANK = """Examples: pellucid neurons rank zoo:tagger --corpus grammar:300 --concept upos=NOUN ;
@@ -34,6 +36,13 @@ ConceptOption = Annotated[
 ]
 Methods = Annotated[list[str] | None, typer.Option("--method", help="How to rank (may be repeated).")]
 SitesOption = Annotated[list[str] | None, typer.Option(help="Sites (may be repeated; default: resid.* and neurons.*).")]
+Pooling = Annotated[
+    str,
+    typer.Option(
+        help="What a row is: a word from its sub-words (mean, first, last), or a whole sentence (sentence-mean, "
+        "sentence-max, sentence-first, sentence-last)."
+    ),
+]
 _CONTEXTS = 5
 Seed = Annotated[int, typer.Option(help="Seed of the control model and of all draws.")]
 
@@ -64,6 +73,7 @@ def rank(
         Path | None, typer.Option("--out", "-o", help="A folder for the rankings; it must be new or empty.")
     ] = None,
     control: Annotated[bool, typer.Option(help="Read the text with a randomly initialised model too.")] = True,
+    pooling: Pooling = "mean",
     seed: Seed = 0,
     long: sweeping.Long = "window",
     *,
@@ -88,6 +98,7 @@ def rank(
         methods=method or ["probeless"],
         sites=sites,
         control=control,
+        pooling=pooling,
         seed=seed,
         long=long,
         **asdict(running),
@@ -122,6 +133,10 @@ def show(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A folder for the page; it must be new or empty.")
     ] = None,
+    cut: Annotated[float, typer.Option(help="Neurons of a site go together while 1 − |ρ| is at most this.")] = 0.5,
+    effects: Annotated[
+        int, typer.Option(min=0, help="Sentences on which each neuron is ablated, beside random ones; 0: none.")
+    ] = 60,
     seed: Seed = 0,
     long: sweeping.Long = "window",
     *,
@@ -130,7 +145,7 @@ def show(
     opening: options.Opening,
     json: options.Json = False,
 ) -> None:
-    """Show what single neurons fire on: contexts, words, coloured text, spread, position, frequency, classes."""
+    """Show what single neurons fire on (contexts, words, coloured text, classes), their group and their effect."""
     from pellucid.errors import PellucidError
     from pellucid.neurons import rank as ranked
     from pellucid.neurons import read as read_neurons
@@ -149,7 +164,8 @@ def show(
     )
     first = next(iter(rankings.values()), None)
     names = list(neuron or []) or (first.top(min(top, len(first.neurons))) if first is not None else [])
-    result = read_neurons(opened, text, neurons=names, concept=concept, seed=seed, **settings)
+    result = read_neurons(opened, text, neurons=names, concept=concept, cut=cut, seed=seed, **settings)
+    result = _with_effects(result, opened, text.take(effects) if effects else None, seed)
     command = shlex.join(["pellucid", *sys.argv[1:]])
     result = replace(result, provenance=replace(result.provenance, command=command))
     page = None
@@ -166,6 +182,21 @@ def show(
         console().print(f"Open this file in a browser: {page.resolve()}")
 
 
+def _with_effects(result: NeuronReading, model: Model, corpus: Corpus | None, seed: int) -> NeuronReading:
+    """The reading with what answers lose without each neuron; as it is where the model has no task on this text."""
+    from pellucid.errors import CorpusError, ModelError
+    from pellucid.neurons import effects
+
+    if corpus is None:
+        return result
+    try:
+        table = effects(model, corpus, result.neurons, seed=seed)
+    except (CorpusError, ModelError) as error:
+        console(stderr=True).print(f"Effects are left out: {error}", markup=False)
+        return result
+    return replace(result, tables={**result.tables, "effects": table})
+
+
 def _print_neuron(result: NeuronReading, name: str) -> None:
     """A neuron's numbers, its words and its strongest contexts."""
     assert result.null is not None
@@ -179,6 +210,15 @@ def _print_neuron(result: NeuronReading, name: str) -> None:
     print_table(["responds to", "value", "chance"], rows, title=title, right=["value", "chance"])
     words = [f"{row['word']} ({row['mean z']:+.1f})" for row in result.rows_of("words", name)]
     console().print(f"words (mean z): {', '.join(words)}")
+    if "effects" in result.tables:
+        for row in result.rows_of("effects", name):
+            console().print(f"without it ({row['replacement']}): answers lose {row['lost']:.2%} of their probability, "
+                            f"loss {row['loss']:+.4f}; random neurons {row['random']:.2%}, {row['random loss']:.4f}",
+                            markup=False)  # fmt: skip
+    mates = [row for row in result.rows_of("mates", name) if row["size"] > 1] if "mates" in result.tables else []
+    if mates:
+        told = ", ".join(f"{row['mate']} ({row['correlation']:+.2f})" for row in mates[:_CONTEXTS])
+        console().print(f"goes with {mates[0]['size'] - 1} of its site: {told}", markup=False)
     for row in [row for row in result.rows_of("contexts", name) if row["end"] == "largest"][:_CONTEXTS]:
         console().print(f"  {row['activation']:8.3f}  {row['left']}[{row['word']}]{row['right']}", markup=False)
 

@@ -15,7 +15,7 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json
-from pellucid.cli.neurons import ConceptOption, Seed, SitesOption, group
+from pellucid.cli.neurons import ConceptOption, Pooling, Seed, SitesOption, group
 from pellucid.errors import PellucidError, listing
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def probe(
     concept: ConceptOption,
     sites: SitesOption = None,
     out: Out = None,
+    pooling: Pooling = "mean",
     seed: Seed = 0,
     *,
     training: Training,
@@ -82,6 +83,7 @@ def probe(
         seeds=training.seeds,
         epochs=training.epochs,
         fewest=training.fewest,
+        pooling=pooling,
         seed=seed,
     )
     _give({"probe": found, "ranking": found.ranking()}, out, json)

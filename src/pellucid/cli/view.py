@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,6 +133,7 @@ class Attention:
         return found
 
 
+Weights = Annotated[str, typer.Option(help="raw, or effective: without the part that has no effect on the output.")]
 Generate = Annotated[int, typer.Option(min=0, help="Continue the text by so many tokens (greedily).")]
 
 
@@ -141,11 +143,12 @@ def heads(
     *,
     attention: Attention,
     generate: Generate = 0,
+    weights: Weights = "raw",
     placing: Placing,
     opening: options.Opening,
 ) -> None:
     """Where chosen attention heads look, token by token."""
-    _attention("heads", model, text, attention, generate, placing, opening)
+    _attention("heads", model, text, attention, generate, placing, opening, weights=weights)
 
 
 def model(
@@ -154,11 +157,12 @@ def model(
     *,
     attention: Attention,
     generate: Generate = 0,
+    weights: Weights = "raw",
     placing: Placing,
     opening: options.Opening,
 ) -> None:
     """All attention heads of all layers at once."""
-    _attention("model", model, text, attention, generate, placing, opening)
+    _attention("model", model, text, attention, generate, placing, opening, weights=weights)
 
 
 def neurons(
@@ -182,13 +186,15 @@ def _attention(
     generate: int,
     placing: Placing,
     opening: options.Opening,
+    weights: str | None = None,
 ) -> None:
     from pellucid import views
 
     placing.check()
     words, layers, state = placing.read(text), attention.chosen(), placing.opened()
-    make = {"heads": views.head_view, "model": views.model_view, "neurons": views.neuron_view}[name]
-    view = make(
+    make = {"heads": views.head_view, "model": views.model_view}.get(name)
+    chosen = views.neuron_view if make is None or weights is None else partial(make, weights=weights)
+    view = chosen(
         opening.open(model),
         words,
         pair=attention.pair,

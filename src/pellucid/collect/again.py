@@ -129,7 +129,8 @@ class Again:
         job = self._runner.job
         numbers = {number for name, each in job.collectors.items() for number in each.sentences(states[name])}
         if self._shown is None or self._shown[0] != numbers:
-            chosen = ((n, looked_at(each, job.reading.side)) for n, each in enumerate(self.sentences()) if n in numbers)
+            how = job.reading.side, job.reading.pooling
+            chosen = ((n, looked_at(each, *how)) for n, each in enumerate(self.sentences()) if n in numbers)
             self._shown = numbers, KeptSentences.of(chosen)
         if self._template is None:
             whole = json.loads(json.dumps({**self._about, **about}, sort_keys=True, ensure_ascii=False))

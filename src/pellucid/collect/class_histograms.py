@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,16 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting
+from pellucid.collect.by_value import ByValue, ByValueView, Values
+from pellucid.collect.collector import Accumulator, Setting
+from pellucid.collect.side_by_side import side_by_side
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import Columns, not_finite
 from pellucid.collect.value_groups import by_group, grouped_value, of_groups, united
-from pellucid.errors import SweepError, listing
+from pellucid.errors import SweepError
 
 if TYPE_CHECKING:
     from pellucid.collect.words import WordBatch
 
 _COMMON = ("centre", "scale", "unlabelled")
+_APART = ("group_n", "group_counts")
 _ROWS = 4096
 """Rows whose bins gather before they are counted."""
 _PILOT = 512
@@ -31,35 +33,32 @@ _AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class ClassHistograms(Collector):
+class ClassHistograms(ByValue):
     """Counts of every unit's values in `bins` bins for each value of a label, on a grid that the pilot fixed.
 
     With z = (x − centre) / scale, the pilot's median and 1.4826 times its median distance from it, bin b holds
     b ≤ bins·(1 + z/(1 + |z|))/2 < b + 1: bins are finest at the centre and reach to infinity. A value within float32's
-    rounding of an edge may fall on either side of it. `groups` keeps every document group apart, for intervals.
+    rounding of an edge may fall on either side of it. `groups` keeps every document group apart, for intervals, with
+    `group_bins` bins, each of which holds several of the others: many values would take too much room otherwise.
     """
 
     kind: ClassVar[str] = "class-histograms"
-    sites: Patterns
-    label: str = field(kw_only=True)
     bins: int = field(default=128, kw_only=True)
-    groups: bool = field(default=False, kw_only=True)
-    memory_limit: int = field(default=4 * 2**30, kw_only=True)
+    group_bins: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not 2 <= self.bins <= 256:
             raise SweepError(f"bins={self.bins} must lie between 2 and 256.")
+        if self.apart < 2 or self.bins % self.apart:
+            raise SweepError(f"group_bins={self.group_bins} must be 2 or more and divide bins={self.bins}.")
 
     @property
-    def rows(self) -> tuple[str, ...]:
-        return (self.sites,) if isinstance(self.sites, str) else self.sites
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return (self.label,)
+    def apart(self) -> int:
+        """Bins of the histograms of single document groups."""
+        return self.bins if self.group_bins is None else self.group_bins
 
     def open(self, setting: Setting) -> Accumulator:
-        columns = self._columns(setting)
+        columns = self.columns(setting)
         pilot = setting.pilot
         centre = np.zeros(columns.total, np.float32) if pilot is None else pilot.arrays["centre"]
         scale = np.ones(columns.total, np.float32) if pilot is None else pilot.arrays["scale"]
@@ -80,116 +79,72 @@ class ClassHistograms(Collector):
     def merge(self, left: State, right: State) -> State:
         """Unites the values; histograms on different grids are refused."""
         same = all(np.array_equal(left.arrays[name], right.arrays[name]) for name in ("centre", "scale"))
-        if not same or any(left.facts[name] != right.facts[name] for name in ("keys", "widths", "label", "bins")):
-            raise SweepError(
-                f"Histograms of {left.facts['label']!r} at {left.facts['keys']} and of {right.facts['label']!r} at "
-                f"{right.facts['keys']}, or on different grids, cannot be merged; take all shards from one sweep."
-            )
-        values = sorted({*left.facts["values"], *right.facts["values"]})
-        self.check(sum(left.facts["widths"]), len(values))
+        self.refuse_other(left, right, ("bins",), same=same)
+        names = {name: sorted({*left.facts[name], *right.facts[name]}) for name in ("values", "grouped")}
+        self.check(sum(left.facts["widths"]), len(names["values"]), len(names["grouped"]))
         arrays = {name: left.arrays[name] for name in ("centre", "scale")}
         arrays["unlabelled"] = left.arrays["unlabelled"] + right.arrays["unlabelled"]
-        arrays["n"] = united(left, right, values, "n", right.arrays["n"])
+        for name in ("n", "counts", *(_APART if self.groups else ())):
+            own = "grouped" if name in _APART else "values"
+            arrays[name] = united(left, right, names[own], name, right.arrays[name], by=own)
         if int(arrays["n"].max(initial=0)) > np.iinfo(np.int32).max:
             raise SweepError(f"One value of {self.label!r} has more than 2³¹ words; sweep over parts of the corpus.")
-        arrays["counts"] = united(left, right, values, "counts", right.arrays["counts"])
-        return State(arrays, {**left.facts, "values": values})
+        return State(arrays, {**left.facts, **names})
 
     def view(self, state: State, setting: Setting) -> ClassHistogramsView:
         columns = Columns(state.facts["keys"], state.facts["widths"])
         if not self.groups:
             return ClassHistogramsView(columns, state)
-        parts = by_group(state, _COMMON)
-        return ClassHistogramsView(columns, of_groups(list(parts.values()), state, _COMMON), parts)
+        if "group_counts" not in state.arrays:
+            raise SweepError("These class histograms with groups were kept by an older Pellucid; sweep again.")
+        common = {name: state.arrays[name] for name in _COMMON}
+        apart = {name.removeprefix("group_"): state.arrays[name] for name in _APART}
+        facts = {**state.facts, "values": state.facts["grouped"], "bins": self.apart}
+        whole = State({**common, "n": state.arrays["n"], "counts": state.arrays["counts"]}, state.facts)
+        return ClassHistogramsView(columns, whole, by_group(State({**common, **apart}, facts), _COMMON))
 
     def memory(self, setting: Setting, groups: int) -> int:
         """Bytes of one value: how many values there are is not known beforehand."""
-        return self.check(self._columns(setting).total, groups if self.groups else 1)
+        return self.check(self.columns(setting).total, 1, groups if self.groups else 0)
 
-    def check(self, units: int, values: int) -> int:
-        """Bytes of a state with so many values; over the limit raises."""
-        needed = 8 * units + values * (8 + 4 * units * self.bins)
-        if needed > self.memory_limit:
-            raise SweepError(
-                f"Histograms of {units:,} units for {values:,} values of {self.label!r} need {needed:,} bytes, and "
-                f"memory_limit is {self.memory_limit:,}; take fewer sites or bins, groups=False, or raise memory_limit."
-            )
-        return needed
-
-    def _columns(self, setting: Setting) -> Columns:
-        keys = setting.keys(self.sites)
-        return Columns(keys, [setting.width(key) for key in keys])
+    def check(self, units: int, values: int, grouped: int) -> int:
+        """Bytes of a state with so many values, and so many in single document groups; over the limit raises."""
+        needed = 8 * units + values * (8 + 4 * units * self.bins) + grouped * (8 + 4 * units * self.apart)
+        advice = "take fewer sites or bins, groups=False"
+        return self.within_limit(needed, units, max(values, grouped), advice)
 
 
 @dataclass(frozen=True, eq=False)
-class ClassHistogramsView:
-    """Histograms of every unit by the value of a label; `parts` are the document groups, if they were kept apart."""
+class ClassHistogramsView(ByValueView):
+    """Histograms of every unit by the value of a label; those of document groups may have fewer bins."""
 
-    columns: Columns
-    state: State
-    parts: Mapping[int, State] = field(default_factory=dict[int, State])
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys that were read."""
-        return self.columns.keys
-
-    @property
-    def label(self) -> str:
-        """The label whose values tell the rows apart."""
-        return self.state.facts["label"]
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """The label's values, sorted."""
-        return tuple(self.state.facts["values"])
+    common: ClassVar[tuple[str, ...]] = _COMMON
+    what: ClassVar[str] = "histograms"
 
     @property
     def bins(self) -> int:
         """Number of bins."""
         return int(self.state.facts["bins"])
 
-    @property
-    def counts(self) -> Array:
-        """Rows of each value, [values]."""
-        return self.state.arrays["n"]
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        """Numbers of the document groups that have rows; none unless they were kept apart."""
-        return tuple(self.parts)
-
-    def group(self, number: int) -> ClassHistogramsView:
-        """The histograms of one document group alone."""
-        return ClassHistogramsView(self.columns, self.parts[number])
-
-    def without(self, number: int) -> ClassHistogramsView:
-        """The histograms of all rows but those of one document group, for the jackknife."""
-        rest = [part for group, part in self.parts.items() if group != number]
-        return ClassHistogramsView(self.columns, of_groups(rest, self.state, _COMMON))
+    def together(self) -> ClassHistogramsView:
+        """All document groups together, with as many bins as each of them has alone."""
+        return ClassHistogramsView(self.columns, of_groups(list(self.parts.values()), self.state, _COMMON))
 
     def histograms(self, key: str) -> Array:
         """Counts of a key's units, [values, units, bins]."""
-        return self.state.arrays["counts"][:, self._place(key)]
+        return self.state.arrays["counts"][:, self.place(key)]
 
     def edges(self, key: str) -> Array:
         """The lower edges of bins 1, 2 … of a key's units, [units, bins − 1]; bin 0 begins at −∞."""
-        place = self._place(key)
+        place = self.place(key)
         u = (2 * np.arange(1, self.bins) / self.bins - 1) / _INSIDE
         z = u / (1 - np.abs(u))
         centre, scale = (self.state.arrays[name][place].astype(np.float64)[:, None] for name in ("centre", "scale"))
         return centre + scale * z
 
-    def _place(self, key: str) -> slice:
-        if key not in self.keys:
-            raise SweepError(
-                f"No histograms of {key!r} were gathered; there are those of {listing(self.keys, most=40)}."
-            )
-        return self.columns.slices[self.keys.index(key)]
-
 
 class _Counting(Accumulator):
-    """Gathers the bins of rows as bytes, and counts them block by block."""
+    """Gathers the bins of rows as bytes, and counts them block by block; a block is of one document group."""
 
     def __init__(
         self, columns: Columns, centre: Array, scale: Array, device: torch.device, collector: ClassHistograms
@@ -201,66 +156,62 @@ class _Counting(Accumulator):
         self._half = torch.tensor(collector.bins / 2, device=device)
         self._bins = torch.empty(_ROWS, columns.total, dtype=torch.uint8, device=device)
         self._codes = np.zeros(_ROWS, np.int64)
-        self._filled = self._unlabelled = 0
-        self._values: dict[str, int] = {}
-        self._n: list[int] = []
+        self._values = Values(collector.label)
+        self._grouped: dict[str, tuple[int, Array]] = {}
+        self._group, self._filled = -1, 0
         self._counts = np.zeros((0, columns.total, collector.bins), np.int32)
+        self._before = self._counts  # those of earlier document groups
 
     def add(self, batch: WordBatch) -> None:
-        labels = batch.labels(self._collector.label)
-        if self._collector.groups:
-            labels = [None if value is None else grouped_value(batch.group, value) for value in labels]
-        chosen = np.flatnonzero([value is not None for value in labels])
-        self._unlabelled += len(labels) - len(chosen)
-        codes = np.array([self._code(value) for value in labels if value is not None], np.int64)
+        if self._collector.groups and batch.group != self._group:
+            self._put_apart()
+            self._group = batch.group
+        chosen, codes = self._values.of(batch)
         start = 0
         while start < len(chosen):
-            count = min(_AT_ONCE, _ROWS - self._filled, len(chosen) - start)
-            rows = chosen[start : start + count]
-            whole = rows[-1] - rows[0] + 1 == count
-            self._put(batch, slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows.tolist(), count)
+            count = min(_ROWS - self._filled, len(chosen) - start)
+            self._put(batch, chosen[start : start + count])
             self._codes[self._filled : self._filled + count] = codes[start : start + count]
             self._filled += count
             start += count
             if self._filled == _ROWS:
                 self._flush()
 
-    def _code(self, value: str) -> int:
-        code = self._values.setdefault(value, len(self._values))
-        if code == len(self._n):
-            self._n.append(0)
-        self._n[code] += 1
-        return code
+    def _put(self, batch: WordBatch, rows: Array) -> None:
+        """The bins of some rows into the buffer, a few at a time, sites side by side."""
+        half, begin = self._collector.bins / 2, self._filled
 
-    def _put(self, batch: WordBatch, rows: slice | list[int], count: int) -> None:
-        """The bins of a few rows into the buffer."""
-        room = self._bins[self._filled : self._filled + count]
-        half = self._collector.bins / 2
-        for key, place in zip(self._columns.keys, self._columns.slices, strict=True):
-            z = torch.addcmul(self._less[place], batch.rows[key][rows], self._over[place])
-            where = z.div_(z.abs().add_(1))
-            if not bool(torch.isfinite(where.sum())):
-                column = place.start + int((~torch.isfinite(where)).any(0).nonzero()[0, 0])
-                raise SweepError(not_finite(self._columns, column))
-            room[:, place] = torch.add(self._half, where, alpha=half * _INSIDE)  # the cast cuts off the fraction
+        def fill(number: int) -> None:
+            place, values = self._columns.slices[number], batch.rows[self._columns.keys[number]]
+            for start in range(0, len(rows), _AT_ONCE):
+                some = rows[start : start + _AT_ONCE]
+                whole = some[-1] - some[0] + 1 == len(some)
+                part = values[int(some[0]) : int(some[-1]) + 1] if whole else values[some.tolist()]
+                z = torch.addcmul(self._less[place], part, self._over[place])
+                where = z.div_(z.abs().add_(1))
+                if not bool(torch.isfinite(where.sum())):
+                    column = place.start + int((~torch.isfinite(where)).any(0).nonzero()[0, 0])
+                    raise SweepError(not_finite(self._columns, column))
+                room = self._bins[begin + start : begin + start + len(some), place]
+                room.copy_(torch.add(self._half, where, alpha=half * _INSIDE))  # the cast cuts off the fraction
+
+        side_by_side(fill, range(len(self._columns.keys)))
 
     def _flush(self) -> None:
         """Counts what has gathered: one number for unit, value and bin together, and how often each occurs."""
         if not self._filled:
             return
-        bins, values = self._collector.bins, len(self._values)
-        if values > len(self._counts):
-            self._collector.check(self._columns.total, values)
-            room = np.zeros((values, self._columns.total, bins), np.int32)
-            room[: len(self._counts)] = self._counts
-            self._counts = room
+        self._grow()
         present, dense = np.unique(self._codes[: self._filled], return_inverse=True)
-        codes = torch.from_numpy(dense * bins).to(self._device, torch.int32)[:, None]
-        for start in range(0, self._columns.total, _AT_ONCE):
+        codes = torch.from_numpy(dense * self._collector.bins).to(self._device, torch.int32)[:, None]
+
+        def count(start: int) -> None:
             units = slice(start, min(start + _AT_ONCE, self._columns.total))
             found = self._counted(units, codes, len(present))
             for place, code in enumerate(present.tolist()):
                 self._counts[code, units] += found[:, place]
+
+        side_by_side(count, range(0, self._columns.total, _AT_ONCE))
         self._filled = 0
 
     def _counted(self, units: slice, codes: Tensor, values: int) -> Array:
@@ -272,13 +223,50 @@ class _Counting(Accumulator):
         found = torch.bincount(places.reshape(-1), minlength=width * values * bins)
         return found.to(torch.int32).view(width, values, bins).cpu().numpy()
 
+    def _grow(self) -> None:
+        """Makes room for all values met."""
+        values = len(self._values)
+        if values > len(self._counts):
+            self._collector.check(self._columns.total, values, len(self._grouped))
+            room = np.zeros((values, *self._counts.shape[1:]), np.int32)
+            room[: len(self._counts)] = self._counts
+            self._counts = room
+
+    def _put_apart(self) -> None:
+        """Puts the counts of the document group that has ended with those before it, and away with fewer bins."""
+        self._flush()
+        if self._group < 0:
+            return
+        self._grow()
+        names, order, _ = self._values.sorted()
+        apart = self._collector.apart
+        for name, code in zip(names, order, strict=True):
+            own = self._counts[code]
+            rows = int(own[0].sum()) if len(own) else 0
+            if rows:
+                coarse = own.reshape(len(own), apart, -1).sum(2, dtype=np.int32)
+                before, counts = self._grouped.get(grouped_value(self._group, name), (0, np.zeros_like(coarse)))
+                self._grouped[grouped_value(self._group, name)] = before + rows, counts + coarse
+        if len(self._before):
+            self._counts[: len(self._before)] += self._before
+        self._before = self._counts
+        self._counts = np.zeros((0, *self._before.shape[1:]), np.int32)
+
     def state(self) -> State:
         self._flush()
-        values = sorted(self._values)
-        order = [self._values[value] for value in values]
-        arrays: dict[str, Array] = {**self._grid, "unlabelled": np.array([self._unlabelled], np.int64)}
-        arrays["n"] = np.array([self._n[code] for code in order], np.int64)
-        arrays["counts"] = self._counts[order] if order else self._counts
+        if self._collector.groups:
+            self._put_apart()
+            self._counts = self._before
+        self._grow()
+        values, order, n = self._values.sorted()
+        arrays: dict[str, Array] = {**self._grid, "unlabelled": np.array([self._values.unlabelled], np.int64)}
+        arrays |= {"n": n, "counts": self._counts if order == list(range(len(order))) else self._counts[order]}
+        grouped = sorted(self._grouped)
+        if self._collector.groups:
+            shape = (len(grouped), self._columns.total, self._collector.apart)
+            arrays["group_n"] = np.array([self._grouped[name][0] for name in grouped], np.int64)
+            parts = [self._grouped[name][1] for name in grouped]
+            arrays["group_counts"] = np.stack(parts) if parts else np.zeros(shape, np.int32)
         facts: dict[str, Any] = {"keys": list(self._columns.keys), "widths": list(self._columns.widths)}
-        facts |= {"label": self._collector.label, "bins": self._collector.bins, "values": values}
+        facts |= {"label": self._collector.label, "bins": self._collector.bins, "values": values, "grouped": grouped}
         return State(arrays, facts)

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting, split_key
-from pellucid.collect.counts import WordKeys, alone_weights, check_lengths, is_causal
+from pellucid.collect.effective_weights import RAW, PatternReader, check_weights, sites_read
 from pellucid.collect.sample import mixed
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import added, by_group, total_of
+from pellucid.collect.word_weights import WordKeys, alone_weights, is_causal
 from pellucid.collect.words import Words
 from pellucid.errors import SweepError, listing
 
@@ -35,7 +36,7 @@ class HeadDivergence(Collector):
     tokens: weights are summed over a key's pieces and averaged over a query's; special tokens are no queries. The same
     after β was dealt out at random among what the query may see is the chance level of heads as sharp as these, and
     the divergence of every head from uniform attention comes along. It costs heads²·words operations per query word;
-    `every` reads each so many-th word of the corpus only.
+    `every` reads each so many-th word of the corpus only; `weights` as in `HeadCounts`.
     """
 
     kind: ClassVar[str] = "head-divergence"
@@ -44,14 +45,16 @@ class HeadDivergence(Collector):
     seed: int = field(default=0, kw_only=True)
     groups: bool = field(default=True, kw_only=True)
     memory_limit: int = field(default=2**30, kw_only=True)
+    weights: str = field(default=RAW, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise SweepError(f"every={self.every} reads no word; use 1 for all words, 10 for each tenth.")
+        check_weights(self.weights)
 
     @property
     def raw(self) -> tuple[str, ...]:
-        return (self.sites,) if isinstance(self.sites, str) else self.sites
+        return sites_read(self.sites, self.weights)
 
     def open(self, setting: Setting) -> Accumulator:
         keys = setting.keys(self.sites)
@@ -234,17 +237,22 @@ class _Divergences(Accumulator):
         self, keys: tuple[str, ...], heads: Mapping[str, int], causal: Mapping[int, bool], collector: HeadDivergence
     ) -> None:
         self._keys, self._heads, self._causal, self._collector = keys, dict(heads), causal, collector
+        self._reader = PatternReader(keys, collector.weights)
         self._waiting: dict[int, _Pass] = {}
         self._arrays: dict[str, Array] = {}
 
     def see(self, key: str, tensor: Tensor, words: Words) -> None:
-        check_lengths(key, tensor, words)
-        model = split_key(key)[0]
+        read = self._reader.read(key, tensor, words)
+        if read is None:
+            return
+        model = split_key(read.key)[0]
         waiting = self._waiting.get(model)
         assert waiting is None or waiting.words is words, "a pass began before all layers of the last one came"
         if waiting is None:
             waiting = self._waiting[model] = _Pass(words, self._collector.every)
-        waiting.weights[key] = waiting.at_queries(tensor) if waiting.n else tensor.new_zeros(self._heads[key], 0, 0)
+        waiting.weights[read.key] = (
+            waiting.at_queries(read.summed) if waiting.n else read.summed.new_zeros(self._heads[read.key], 0, 0)
+        )
         if all(other in waiting.weights for other in self._keys if split_key(other)[0] == model):
             del self._waiting[model]
             self._add(model, waiting)

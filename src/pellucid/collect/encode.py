@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pellucid.collect.sentence_rows import WHOLE, is_whole, whole_sentence
 from pellucid.corpus.align import POOLINGS, Window, truncated, windows, word_index
 from pellucid.errors import SweepError, TextError, listing
 from pellucid.model.batch import Batch
@@ -35,14 +36,18 @@ class Reading:
 
     def __post_init__(self) -> None:
         for name, value, known in (
-            ("pooling", self.pooling, POOLINGS),
+            ("pooling", self.pooling, (*POOLINGS, *WHOLE)),
             ("long", self.long, LONG),
             ("side", self.side, SIDES),
         ):
             if value not in known:
                 raise SweepError(f"There is no {name}={value!r}; use one of {listing(known)}.")
-        if self.special and (self.pooling != "all" or self.side == "target"):
-            raise SweepError("Special tokens are no words: special=True needs pooling='all' and side='source'.")
+        if self.special and (self.pooling not in ("all", *WHOLE) or self.side == "target"):
+            raise SweepError(
+                "Special tokens are no words: special=True needs pooling='all' or of sentences, and side='source'."
+            )
+        if is_whole(self.pooling) and self.side == "target":
+            raise SweepError(f"pooling={self.pooling!r} reads the text itself: use side='source'.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,8 @@ class Encoder:
         return Encoded(rows, count, missing, lost)
 
     def _counting(self, index: list[int], special: list[int]) -> list[bool]:
+        if is_whole(self.reading.pooling):
+            return [self.reading.special or not mark for mark in special]
         if self.reading.special:
             return [word >= 0 or bool(mark) for word, mark in zip(index, special, strict=True)]
         return [word >= 0 for word in index]
@@ -149,6 +156,11 @@ class Encoder:
                 f"Sentence {sentence.id!r} has {len(row.ids)} tokens and {self.model.name!r} takes at most {limit}; "
                 "cut such sentences with long='truncate' (--long truncate), or read them in overlapping parts with "
                 "long='window' (--long window)."
+            )
+        if is_whole(self.reading.pooling) and self.reading.long == "window":
+            raise SweepError(
+                f"Sentence {sentence.id!r} has {len(row.ids)} tokens and {self.model.name!r} takes at most {limit}; a "
+                "row of a whole sentence cannot be put together of windows: use long='truncate' (--long truncate)."
             )
         opening = next((place for place, mark in enumerate(special) if not mark), 0)
         stop = len(special) - next((place for place, mark in enumerate(reversed(special)) if not mark), 0)
@@ -213,8 +225,13 @@ class Encoder:
         )
 
 
-def looked_at(sentence: Sentence, side: str) -> Sentence:
-    """The sentence whose words are rows: itself, or its translation, which goes by the sentence's own name."""
+def looked_at(sentence: Sentence, side: str, pooling: str = "mean") -> Sentence:
+    """The sentence whose words are rows: itself, or its translation, which goes by the sentence's own name.
+
+    Where a row is a whole sentence, it counts as a single word.
+    """
+    if is_whole(pooling):
+        return whole_sentence(sentence)
     second = sentence.second
     if side == "source" or second is None:
         return sentence

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting, split_key
-from pellucid.collect.null_space import effective, space
+from pellucid.collect.effective_weights import EFFECTIVE, Meeting, normalised, sites_read
+from pellucid.collect.null_space import check_numbers, effective, space
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import added, by_group, total_of
 from pellucid.collect.words import Words
@@ -52,8 +53,7 @@ class AttentionFreedom(Collector):
 
     @property
     def raw(self) -> tuple[str, ...]:
-        patterns = (self.sites,) if isinstance(self.sites, str) else self.sites
-        return (*patterns, *(_values(pattern) for pattern in patterns))
+        return sites_read(self.sites, EFFECTIVE)
 
     def open(self, setting: Setting) -> Accumulator:
         keys = setting.keys(self.sites)
@@ -73,10 +73,6 @@ class AttentionFreedom(Collector):
     def memory(self, setting: Setting, groups: int) -> int:
         one = sum(8 * setting.width(key) * (len(EDGES) + 1) * len(MEASURES) for key in setting.keys(self.sites))
         return one * (groups if self.groups else 1)
-
-
-def _values(pattern: str) -> str:
-    return ",".join(part.strip().replace("pattern", "value") for part in pattern.split(","))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,26 +127,24 @@ class FreedomView:
 
 
 class _Freedom(Accumulator):
-    """Sums per head and class of length; values wait for their pattern, or the other way round."""
+    """Sums per head and class of length."""
 
     def __init__(self, keys: tuple[str, ...], groups: bool) -> None:
         self._keys, self._apart = keys, groups
-        self._waiting: dict[str, Tensor] = {}
+        self._meeting = Meeting(keys)
         self._arrays: dict[str, Array] = {}
 
     def see(self, key: str, tensor: Tensor, words: Words) -> None:
-        pattern_key = key.replace("value", "pattern")
-        if pattern_key not in self._waiting:
-            self._waiting[pattern_key] = tensor
+        met = self._meeting.met(key, tensor)
+        if met is None:
             return
-        other = self._waiting.pop(pattern_key)
-        pattern, values = (tensor, other) if key == pattern_key else (other, tensor)
-        sums = sum_of(pattern, values, _queries(words, pattern.shape[2]))
+        name, pattern, values = met
+        sums = sum_of(pattern, values, _queries(words, pattern.shape[2]), name)
         group = str(words.group) if self._apart else "all"
-        self._arrays = added(self._arrays, {f"{group}/{self._keys.index(pattern_key)}": sums})
+        self._arrays = added(self._arrays, {f"{group}/{self._keys.index(name)}": sums})
 
     def state(self) -> State:
-        assert not self._waiting
+        assert self._meeting.over
         return State(self._arrays, {"keys": list(self._keys)})
 
 
@@ -167,7 +161,7 @@ def _queries(words: Words, length: int) -> Tensor:
     return queries
 
 
-def sum_of(pattern: Tensor, values: Tensor, queries: Tensor) -> Array:
+def sum_of(pattern: Tensor, values: Tensor, queries: Tensor, where: str) -> Array:
     """Sums [heads, classes, measures] over the queries [B, T] of a pattern [B, H, T, S] and values [B, Hkv, S, d]."""
     heads = pattern.shape[1]
     found = torch.zeros(heads, len(EDGES) + 1, len(MEASURES), dtype=torch.float64)
@@ -178,6 +172,7 @@ def sum_of(pattern: Tensor, values: Tensor, queries: Tensor) -> Array:
         if not len(rows) or not bool(seen.any()):
             continue
         weights, own = pattern[text][:, rows][..., seen], values[text][:, seen]
+        check_numbers(weights, own, where)
         told = _measured(weights, own).cpu()  # [heads, queries, measures]
         places = torch.bucketize(told[0, :, 1].contiguous(), edges.double())
         found.index_add_(1, places, told)
@@ -187,8 +182,7 @@ def sum_of(pattern: Tensor, values: Tensor, queries: Tensor) -> Array:
 def _measured(pattern: Tensor, values: Tensor) -> Tensor:
     """Every measure of every query, [heads, queries, measures]."""
     told, effect, weights = space(pattern, values), effective(pattern, values), pattern.double()
-    size = effect.abs()
-    spread = size / size.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    spread = normalised(effect)
     moved = (weights - effect).norm(dim=-1) / weights.norm(dim=-1).clamp(min=torch.finfo(torch.float64).tiny)
     columns = [
         torch.ones_like(moved),

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.collect.counts import WordKeys, WordWeights, word_keys
 from pellucid.collect.head_links import Names, Seen, links_of
 from pellucid.collect.state import Array
+from pellucid.collect.word_weights import WordKeys, WordWeights, word_keys
 from pellucid.collect.words import Words, word_labels
 
 ROWS = ("sink", "vertical", "near", "words", "own", "other", "spread")

@@ -18,7 +18,7 @@ from pellucid.collect.state import Array
 from pellucid.collect.words import Words, all_words
 
 if TYPE_CHECKING:
-    from pellucid.collect.counts import WordKeys
+    from pellucid.collect.word_weights import WordKeys
     from pellucid.corpus import Sentence
     from pellucid.corpus.sentence import Arc
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting, split_key
-from pellucid.collect.counts import WordWeights, check_lengths, is_causal, word_weights
+from pellucid.collect.effective_weights import RAW, PatternReader, check_weights, sites_read
 from pellucid.collect.head_frames import ROWS, Frame, taken
 from pellucid.collect.head_links import CASES, FIXED, Names
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import added, by_group, total_of
+from pellucid.collect.word_weights import WordWeights, is_causal
 from pellucid.collect.words import Words
 from pellucid.errors import SweepError, listing
 
@@ -32,7 +33,7 @@ class HeadTargets(Collector):
     visible word would hit, and the offsets at which these words stand (up to `reach`), all over queries that can see
     such a word; and texts in which most words hit a rarest one. Attention on every value of `label`; hits at offsets up
     to `offsets`; how vertical, diagonal and block-like patterns are. Squared deviations of each text from chance come
-    along, for tests.
+    along, for tests. `weights` as in `HeadCounts`.
     """
 
     kind: ClassVar[str] = "head-targets"
@@ -42,14 +43,16 @@ class HeadTargets(Collector):
     offsets: int = field(default=8, kw_only=True)
     reach: int = field(default=20, kw_only=True)
     groups: bool = field(default=True, kw_only=True)
+    weights: str = field(default=RAW, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.offsets < 1 or self.reach < 1:
             raise SweepError(f"offsets={self.offsets} and reach={self.reach} must both be 1 or more.")
+        check_weights(self.weights)
 
     @property
     def raw(self) -> tuple[str, ...]:
-        return (self.sites,) if isinstance(self.sites, str) else self.sites
+        return sites_read(self.sites, self.weights)
 
     def open(self, setting: Setting) -> Accumulator:
         if setting.pooling == "all":
@@ -154,6 +157,10 @@ class HeadTargetsView:
         rest = {name: array - part[name] if name in part else array for name, array in self.sums.items()}
         return HeadTargetsView(self.facts, rest, {})
 
+    def only(self, numbers: Sequence[int]) -> HeadTargetsView:
+        """Several document groups together."""
+        return HeadTargetsView(self.facts, total_of({str(number): self._part(number) for number in numbers}), {})
+
     def n(self, key: str) -> int:
         """Query words at a key."""
         name = f"rows/n/{self._frame(key)}"
@@ -232,12 +239,15 @@ class _Targets(Accumulator):
     ) -> None:
         self._collector, self._keys, self._frames, self._frequent = collector, keys, frames, frequent
         self._kinds, self._tags = Names(FIXED), Names()
+        self._reader = PatternReader(keys, collector.weights)
         self._arrays: dict[str, Array] = {}
         self._open: dict[str, Frame] = {}
 
     def see(self, key: str, tensor: Tensor, words: Words) -> None:
-        check_lengths(key, tensor, words)
-        number = self._keys.index(key)
+        read = self._reader.read(key, tensor, words)
+        if read is None:
+            return
+        number = self._keys.index(read.key)
         name = self._frames[number]
         group = str(words.group) if self._collector.groups else "all"
         frame = self._open.get(name)
@@ -245,15 +255,13 @@ class _Targets(Accumulator):
             frame = self._open[name] = self._framed(words, name)
             for what, array in frame.known().items():
                 self._add(f"{group}/{what}/{name}", array)
-        found = taken(word_weights(tensor, frame.keys), frame)
-        if not found.finite():
-            found = taken(
-                WordWeights(_without_padding(tensor, words), frame.keys), frame
-            )  # queries of padding may be NaN, and are not read
+        found = taken(read.between_words(), frame)
+        if not found.finite():  # queries of padding may be NaN, and are not read
+            found = taken(WordWeights(_without_padding(read.summed, words), frame.keys, read.signed), frame)
         if not found.finite():
             raise SweepError(
-                f"Attention at {key!r} is NaN or infinite in head {found.broken()}; leave that layer out, or run the "
-                "model in float32."
+                f"Attention at {read.key!r} is NaN or infinite in head {found.broken()}; leave that layer out, or run "
+                "the model in float32."
             )
         for what, array in found.arrays().items():
             self._add(f"{group}/{what}/{number}", array)

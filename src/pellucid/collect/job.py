@@ -10,6 +10,7 @@ import torch
 
 from pellucid.collect.collector import Collector, ModelFacts, Setting
 from pellucid.collect.encode import Reading
+from pellucid.collect.sentence_rows import is_whole
 from pellucid.collect.state import State
 from pellucid.errors import SweepError, listing
 from pellucid.model import Model
@@ -62,6 +63,9 @@ def make_job(
         raise SweepError("A sweep needs at least one model and one collector.")
     if reading.pooling == "all" and len(models) > 1:
         raise SweepError("Several models meet at words; pooling='all' keeps sub-words, which differ between them.")
+    reading_whole = [each for each in collectors.values() if is_whole(reading.pooling) and each.raw]
+    if reading_whole:
+        raise SweepError(f"{reading_whole[0]} reads words, and pooling={reading.pooling!r} makes rows of sentences.")
     devices = sorted({str(model.device) for model in models})
     if len(devices) > 1:
         raise SweepError(f"The models of one sweep must be on one device; these are on {listing(devices)}.")

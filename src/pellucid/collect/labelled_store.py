@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from torch import Tensor
+
+from pellucid.collect.sentence_rows import is_whole
 from pellucid.collect.store import Entry, Store
 from pellucid.corpus.labelling import Labelling, labelled_sentence
 from pellucid.corpus.sentence import Sentence
+from pellucid.errors import SweepError, listing
 
 
 def labelled_store(store: Store, labelling: Labelling) -> Store:
     """The same rows under one more label, for `replay`; the files are not touched, and `words` does not show it."""
+    check_rows(store, labelling)
     if labelling.plain:
         return store
     ready = labelling.prepared(sentence for entry in store.entries for sentence in store.sentences(entry).values())
     return _LabelledStore(store, ready)
+
+
+def check_rows(store: Store, labelling: Labelling) -> None:
+    """Raises where a store has rows of whole sentences, and a rule tells words apart."""
+    pooling = str(store.about["reading"]["pooling"])
+    if not is_whole(pooling):
+        return
+    first = next((each for entry in store.entries for each in store.sentences(entry).values()), None)
+    if first is not None and not labelling.wide(first) and labelling.name not in first.facts:
+        raise SweepError(
+            f"The store in {str(store.folder)!r} has a row for every sentence ({pooling}), and {labelling.name!r} "
+            f"tells words apart; its sentences have {listing(store.about['labels'])}: label them before building "
+            "(Corpus.labelled), or build a store of words."
+        )
 
 
 class _LabelledStore(Store):
@@ -27,3 +48,19 @@ class _LabelledStore(Store):
         """The sentences of one shard, by their number in the corpus, with the label."""
         known = self._store.sentences(entry)
         return {number: labelled_sentence(sentence, self._labelling) for number, sentence in known.items()}
+
+    def table(self, entry: Entry, columns: list[str] | None = None) -> Any:
+        """The words of one shard, as the store itself has them."""
+        return self._store.table(entry, columns)
+
+    def shard(self, entry: Entry, key: str) -> Tensor:
+        """The rows of one site in one shard."""
+        return self._store.shard(entry, key)
+
+    def layer(self, key: str) -> Tensor:
+        """All rows of one site."""
+        return self._store.layer(key)
+
+    def slice(self, key: str, start: int, stop: int) -> Tensor:
+        """Some rows of one site."""
+        return self._store.slice(key, start, stop)

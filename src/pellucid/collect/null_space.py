@@ -13,10 +13,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pellucid.errors import ModelError
+
 EPS = torch.finfo(torch.float64).eps
 TINY = torch.finfo(torch.float64).tiny
 SAFE = 1e-8
 """The least squared pivot, as a share of the trace, with which values count as independent without a closer look."""
+STILL = 1e-6
+"""The length of a part of a unit vector below which it counts as none."""
+SLIGHT = 1e-3
+"""How much less than the largest weight of a query others are aimed at."""
 NEAR = 100.0
 """How many times the cut the smallest eigenvalue that counts must be for a rank to be sure."""
 
@@ -67,6 +73,17 @@ def values_of_heads(values: Tensor, heads: int) -> Tensor:
     return values.repeat_interleave(heads // values.shape[0], dim=0)
 
 
+def check_numbers(pattern: Tensor, values: Tensor, where: str = "this layer") -> None:
+    """Raises where weights [heads, …] or values [key–value heads, …] are NaN or infinite, and says in which head."""
+    for noun, tensor in (("Attention weights", pattern), ("Values", values)):
+        broken = ~torch.isfinite(tensor).flatten(1).all(1)
+        if bool(broken.any()):
+            raise ModelError(
+                f"{noun} of {where} are NaN or infinite in head {int(broken.nonzero()[0, 0])}, so what they leave open "
+                "cannot be told; leave that layer out, or run the model in float32."
+            )
+
+
 def effective(pattern: Tensor, values: Tensor) -> Tensor:
     """Effective attention [heads, queries, keys]: the pattern without its part in the left null space of the values.
 
@@ -74,17 +91,31 @@ def effective(pattern: Tensor, values: Tensor) -> Tensor:
     whole text, or of its prefix where the model is causal. It gives the same output; its numbers have signs, and its
     rows do not sum to one.
     """
+    check_numbers(pattern, values)
     weights = pattern.double()
     return projected(weights, values_of_heads(values.double(), len(weights)), in_sight(pattern))
 
 
 def space(pattern: Tensor, values: Tensor) -> Space:
     """Ranks and null-space dimensions for every head and query; see `Space`."""
+    check_numbers(pattern, values)
     heads, queries = pattern.shape[:2]
     v, sight = values_of_heads(values.double(), heads), in_sight(pattern)
     rank, margin = _ranks(v, sight)
-    with_sum, _ = _ranks(_with_ones(v), sight)
+    with_sum, _ = _ranks(with_ones(v), sight)
     return Space(sight.sum(-1).expand(heads, queries), rank, with_sum, margin)
+
+
+def margins(pattern: Tensor, values: Tensor, head: int) -> Tensor:
+    """The smallest eigenvalue of one head's VᵀV that counts, over the cut, [queries]: near 1, a rank is a matter of it.
+
+    `space` tells it only where a rank is not safe by far; here it is worked out for every query.
+    """
+    found = torch.empty(pattern.shape[1], dtype=torch.float64, device=pattern.device)
+    own = values_of_heads(values.double(), len(pattern))[head : head + 1]
+    for rows, keys, grams in _grams(in_sight(pattern), own):
+        found[rows] = _counted(grams, keys.sum(-1))[1][0]
+    return found
 
 
 def second_pattern(pattern: Tensor, values: Tensor, *, seed: int = 0) -> Tensor:
@@ -93,12 +124,13 @@ def second_pattern(pattern: Tensor, values: Tensor, *, seed: int = 0) -> Tensor:
     It is A + ε·N with N random in the left null space of [V, 1] of the keys that a query sees, and ε the largest number
     (of either sign) that leaves every weight at 0 or more. Where the null space is empty, the row stays as it is.
     """
+    check_numbers(pattern, values)
     weights, sight = pattern.double(), in_sight(pattern)
-    values = _with_ones(values_of_heads(values.double(), len(weights)))
+    values = with_ones(values_of_heads(values.double(), len(weights)))
     drawn = torch.randn(weights.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     drawn = drawn.to(weights.device) * sight
     free = drawn - projected(drawn, values, sight)
-    empty = free.norm(dim=-1, keepdim=True) < 1e-6 * drawn.norm(dim=-1, keepdim=True)
+    empty = free.norm(dim=-1, keepdim=True) < STILL * drawn.norm(dim=-1, keepdim=True)
     ahead = torch.where(free < 0, weights / (-free).clamp(min=TINY), torch.inf).amin(-1, keepdim=True)
     behind = torch.where(free > 0, weights / free.clamp(min=TINY), torch.inf).amin(-1, keepdim=True)
     step = torch.where(ahead >= behind, ahead, -behind)
@@ -106,12 +138,39 @@ def second_pattern(pattern: Tensor, values: Tensor, *, seed: int = 0) -> Tensor:
     return torch.where(still, weights, (weights + torch.where(still, 0.0, step) * free).clamp(min=0))
 
 
+def far_pattern(pattern: Tensor, values: Tensor, head: int) -> Tensor:
+    """Another true attention pattern of one head with the same output and row sums, far from its own, [queries, keys].
+
+    Each row gives up as much as it can of its largest weight: it moves in the left null space of [V, 1] towards less of
+    it until a weight is 0, leaves that key out, and goes on until nothing is free. Where it is free in others alone,
+    these move.
+    """
+    check_numbers(pattern, values)
+    weights, sight = pattern[head].double(), in_sight(pattern)
+    values = with_ones(values_of_heads(values.double(), len(pattern))[head : head + 1])
+    found = weights.clone()
+    aim = -torch.nn.functional.one_hot(weights.argmax(-1), weights.shape[-1]).to(weights)
+    lots = torch.rand(weights.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    aim -= SLIGHT * lots.to(weights)  # where the largest weight is determined, others move
+    for _ in range(weights.shape[-1]):
+        support = sight & (found > 0)
+        wanted = aim * support
+        free = wanted - projected(wanted[None], values, support)[0]
+        free -= projected(free[None], values, support)[0]  # once more: what is short has lost digits
+        still = free.norm(dim=-1, keepdim=True) < STILL
+        if bool(still.all()):
+            break
+        room = torch.where(free < 0, found / (-free).clamp(min=TINY), torch.inf)
+        step, first = room.min(-1, keepdim=True)
+        moved = (found + torch.where(still, 0.0, step) * free * support).clamp(min=0)
+        found = torch.where(still, found, moved.scatter(-1, first, 0.0))
+    return found
+
+
 def projected(rows: Tensor, values: Tensor, sight: Tensor) -> Tensor:
     """Rows [heads, queries, keys] projected on what the values [heads, keys, d] in `sight` [queries, keys] span."""
     if bool(sight.all()):
-        grams = values.transpose(-1, -2) @ values
-        back = _inverse(grams, torch.tensor(float(len(sight[0])), device=values.device)) @ values.transpose(-1, -2)
-        return (rows @ values) @ back
+        return _by_all(rows, values)
     ends = _prefix_ends(sight)
     if ends is not None:
         return _by_prefix(rows, values, sight, ends)
@@ -119,6 +178,21 @@ def projected(rows: Tensor, values: Tensor, sight: Tensor) -> Tensor:
     for chosen, keys, grams in _grams(sight, values):
         solved = _solved(grams, (rows[:, chosen] * keys) @ values, keys.sum(-1))
         found[:, chosen] = (solved @ values.transpose(-1, -2)) * keys
+    return found
+
+
+def _by_all(rows: Tensor, values: Tensor) -> Tensor:
+    """The same where every query sees all keys; rows of heads whose values are independent stay as they are."""
+    count, width = values.shape[1:]
+    found = rows.clone()
+    rest = torch.ones(len(values), dtype=torch.bool, device=values.device)
+    if count <= width:
+        rest = _pivots(values @ values.transpose(-1, -2)).amin(-1) <= SAFE
+    if bool(rest.any()):
+        v = values[rest]
+        grams = v.transpose(-1, -2) @ v
+        back = _inverse(grams, torch.tensor(float(count), device=v.device)) @ v.transpose(-1, -2)
+        found[rest] = (rows[rest] @ v) @ back
     return found
 
 
@@ -210,7 +284,7 @@ def _grams(sight: Tensor, v: Tensor) -> list[Part]:
     ]
 
 
-def _with_ones(v: Tensor) -> Tensor:
+def with_ones(v: Tensor) -> Tensor:
     """Values with a column of ones, as long as the values are, so that the cut means the same for both."""
     scale = v.square().sum(-1).mean(-1).sqrt().clamp(min=TINY)[:, None, None]
     return torch.cat([v, torch.ones_like(v[..., :1]) * scale], dim=-1)
@@ -219,9 +293,8 @@ def _with_ones(v: Tensor) -> Tensor:
 def _counted(grams: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """Ranks and margins of G [heads, queries, d, d] over `count` [queries] keys."""
     spectrum = torch.linalg.eigvalsh(grams)
-    cut = _cut(spectrum, count)
-    kept = spectrum > cut
-    return kept.sum(-1), torch.where(kept, spectrum / cut, torch.inf).amin(-1)
+    kept = _kept(spectrum, count)
+    return kept.sum(-1), torch.where(kept, spectrum / _cut(spectrum, count), torch.inf).amin(-1)
 
 
 def _cut(spectrum: Tensor, count: Tensor) -> Tensor:
@@ -229,17 +302,24 @@ def _cut(spectrum: Tensor, count: Tensor) -> Tensor:
     return (count[..., None] * EPS * spectrum[..., -1:]).clamp(min=TINY)
 
 
+def _kept(spectrum: Tensor, count: Tensor) -> Tensor:
+    """Which eigenvalues, in rising order, count: those over the cut, and never more than there are keys."""
+    width = spectrum.shape[-1]
+    at_most = torch.arange(width, device=spectrum.device) >= width - count[..., None]
+    return (spectrum > _cut(spectrum, count)) & at_most
+
+
 def _inverse(grams: Tensor, count: Tensor) -> Tensor:
     """G⁺ of G [heads, d, d] over `count` keys."""
     spectrum, vectors = torch.linalg.eigh(grams)
-    inverse = torch.where(spectrum > _cut(spectrum, count), 1 / spectrum, 0.0)
+    inverse = torch.where(_kept(spectrum, count), 1 / spectrum, 0.0)
     return (vectors * inverse[..., None, :]) @ vectors.transpose(-1, -2)
 
 
 def _solved(grams: Tensor, outputs: Tensor, count: Tensor) -> Tensor:
     """G⁺·o for G [heads, queries or 1, d, d] and o [heads, queries, d]."""
     spectrum, vectors = torch.linalg.eigh(grams)
-    inverse = torch.where(spectrum > _cut(spectrum, count), 1 / spectrum, 0.0)
+    inverse = torch.where(_kept(spectrum, count), 1 / spectrum, 0.0)
     if grams.shape[-3] == 1:
         return ((outputs @ vectors[..., 0, :, :]) * inverse) @ vectors[..., 0, :, :].transpose(-1, -2)
     mixed = (outputs[..., None, :] @ vectors)[..., 0, :] * inverse

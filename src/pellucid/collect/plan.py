@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.collect.encode import looked_at
+from pellucid.collect.sentence_rows import is_whole
 from pellucid.collect.words import all_words
 from pellucid.corpus.sentence import digest
 from pellucid.errors import SweepError
@@ -193,7 +194,7 @@ def _measure(
             else:
                 sizes.new.append(0)
             _note(sizes, encoders[0].reading.pooling, sentence, each)
-            read = looked_at(sentence, encoders[0].reading.side)
+            read = looked_at(sentence, encoders[0].reading.side, encoders[0].reading.pooling)
             words.update(word.lower() for word in all_words(read))
             sizes.labels.update(read.labels, read.facts, read.second.labels if read.second and read.joint else ())
             tally["words"] += each[0].words
@@ -209,7 +210,7 @@ def _measure(
 
 
 def _note(sizes: _Sizes, pooling: str, sentence: Sentence, each: Sequence[Encoded]) -> None:
-    sizes.rows.append(each[0].counting if pooling == "all" else each[0].words)
+    sizes.rows.append(each[0].counting if pooling == "all" else 1 if is_whole(pooling) else each[0].words)
     sizes.tokens.append(max(one.tokens for one in each))
     sizes.digests += digest(sentence)
     sizes.read = sizes.read or all(one.words > one.missing for one in each)

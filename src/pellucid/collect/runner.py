@@ -15,6 +15,7 @@ from pellucid.collect.collector import Accumulator, Collector, Setting, split_ke
 from pellucid.collect.encode import Encoded, Encoder, Row, looked_at
 from pellucid.collect.job import Job
 from pellucid.collect.plan import PlannedBatch, Shard
+from pellucid.collect.sentence_rows import SentenceWords, is_whole
 from pellucid.collect.state import Array, State
 from pellucid.collect.words import WordBatch, Words, all_words
 from pellucid.errors import OutOfMemory, SweepError
@@ -121,7 +122,8 @@ class Runner:
     def alone(self, sentence: Sentence) -> None:
         """One sentence through models and collectors, and nothing kept: to find the one that a worker dies of."""
         encoded = [encoder.encode([sentence])[0] for encoder in self.encoders]
-        rows = encoded[0].counting if self.job.reading.pooling == "all" else encoded[0].words
+        pooling = self.job.reading.pooling
+        rows = encoded[0].counting if pooling == "all" else 1 if is_whole(pooling) else encoded[0].words
         batch = PlannedBatch((0,), tuple(each.longest for each in encoded))
         shard = Shard(0, 0, 1, 0, rows, encoded[0].tokens, "", (batch,))
         accumulators = {name: each.open(self.setting(name, shard)) for name, each in self.job.collectors.items()}
@@ -142,7 +144,7 @@ class Runner:
         if reading.pooling == "all":
             sizes = [encoded[0][place].counting for place in chosen]
         else:
-            sizes = [len(all_words(looked_at(sentence, reading.side))) for sentence in sentences]
+            sizes = [len(all_words(looked_at(sentence, reading.side, reading.pooling))) for sentence in sentences]
         starts = shard.start + np.concatenate([[0], np.cumsum(sizes[:-1], dtype=np.int64)]).astype(np.int64)
         read = _Read(shard, sentences, encoded, starts)
         if self._kept is not None:
@@ -162,8 +164,8 @@ class Runner:
     ) -> tuple[WordBatch, int]:
         """The rows of one planned batch, for the words that every model has, and how many words only some have."""
         parts = [self._one_model(number, read, batch, accumulators) for number in range(len(self.models))]
-        shard, side = read.shard, self.job.reading.side
-        members = {shard.first + member: looked_at(read.sentences[member], side) for member in batch.members}
+        shard, how = read.shard, (self.job.reading.side, self.job.reading.pooling)
+        members = {shard.first + member: looked_at(read.sentences[member], *how) for member in batch.members}
         first = parts[0]
         if len(parts) == 1:
             rows, kept, alone = first.rows, slice(None), 0
@@ -214,10 +216,11 @@ class Runner:
         reading = self.job.reading
         texts = [read.encoded[number][member].target for member in members]
         begin = read.starts[members] + ([row.offset for _, row in chunk] if reading.pooling == "all" else 0)
-        return Words(
+        made = SentenceWords if is_whole(reading.pooling) else Words
+        return made(
             self.encoders[number].batch([row for _, row in chunk], texts, planned.lengths[number]),
             reading.pooling,
-            tuple(looked_at(read.sentences[member], reading.side) for member in members),
+            tuple(looked_at(read.sentences[member], reading.side, reading.pooling) for member in members),
             np.array(members, dtype=np.int64) + read.shard.first,
             begin,
             planned.group,

@@ -68,12 +68,13 @@ def sweep(
 ) -> Found:
     """One pass over a corpus that answers many questions: every collector's statistics, of every model.
 
-    Words are rows: `pooling` (mean, first, last) says how they come from sub-words, `all` keeps every sub-word. `long`
-    says what happens to sentences over the limit: refuse, truncate, or window with `overlap` tokens of context.
-    `engine` is inline, processes, ray or ray://HOST:PORT. With a `folder` the sweep is saved there and goes on from
-    where it was stopped; the result has the same bytes. `token_budget` is the most padded tokens of a batch. Statistics
-    that together take more than `memory_limit` bytes stay on disk (in the `folder`, else in a temporary one for as long
-    as the result is held) and are read array by array; the numbers are the same.
+    Words are rows: `pooling` (mean, first, last) says how they come from sub-words, `all` keeps every sub-word; with
+    sentence-mean, -max, -first ([CLS] where there is one) or -last, whole sentences are. `long` says what happens to
+    sentences over the limit: refuse, truncate, or window with `overlap` tokens of context. `engine` is inline,
+    processes, ray or ray://HOST:PORT. With a `folder` the sweep is saved there and goes on from where it was stopped;
+    the result has the same bytes. `token_budget` is the most padded tokens of a batch. Statistics that together take
+    more than `memory_limit` bytes stay on disk (in the `folder`, else in a temporary one for as long as the result is
+    held) and are read array by array; the numbers are the same.
     """
     opened = [models] if isinstance(models, Model) else list(models)
     wanted = [collectors] if isinstance(collectors, Collector) else list(collectors)
@@ -282,8 +283,8 @@ def _finish(place: Path | None, about: dict[str, Any], plan: Plan, tree: Tree, j
     states = tree.root()
     numbers = {number for name, collector in job.collectors.items() for number in collector.sentences(states[name])}
     whole = {**about, **told_by(plan)}
-    side = job.reading.side
-    kept = KeptSentences.of((number, looked_at(each, side)) for number, each in _sentences(corpus, numbers))
+    how = job.reading.side, job.reading.pooling
+    kept = KeptSentences.of((number, looked_at(each, *how)) for number, each in _sentences(corpus, numbers))
     if place is not None:
         write_whole(place / SENTENCES, kept.to_bytes())
         write_whole(place / ABOUT, _json(whole))

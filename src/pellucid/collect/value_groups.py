@@ -47,10 +47,13 @@ def of_groups(parts: Sequence[State], state: State, common: Sequence[str]) -> St
     return State(arrays, parts[0].facts)
 
 
-def united(left: State, right: State, values: Sequence[str], name: str, other: Array) -> Array:
-    """An array with one entry per value of both states: the left one's, and `other` of the right one added."""
+def united(left: State, right: State, values: Sequence[str], name: str, other: Array, *, by: str = "values") -> Array:
+    """An array with one entry per value of both states: the left one's, and `other` of the right one added.
+
+    The values that an array goes by are the states' fact called `by`.
+    """
     number = {value: place for place, value in enumerate(values)}
     total = np.zeros((len(values), *left.arrays[name].shape[1:]), left.arrays[name].dtype)
-    total[[number[value] for value in left.facts["values"]]] = left.arrays[name]
-    total[[number[value] for value in right.facts["values"]]] += other
+    total[[number[value] for value in left.facts[by]]] = left.arrays[name]
+    total[[number[value] for value in right.facts[by]]] += other
     return total

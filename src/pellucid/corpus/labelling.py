@@ -14,7 +14,8 @@ class Labelling(Protocol):
     """A rule that gives every word a class or None, such as `pellucid.neurons.Concept`.
 
     `plain` rules are labels that sentences carry already. `rule` is all that the classes depend on, for fingerprints.
-    `prepared` gives the same rule with what it must know of all sentences.
+    `prepared` gives the same rule with what it must know of all sentences. Where it is `wide`, all words of a sentence
+    have the same class, and the sentence has it as a fact.
     """
 
     @property
@@ -24,16 +25,22 @@ class Labelling(Protocol):
     @property
     def plain(self) -> bool: ...
     def of(self, sentence: Sentence) -> Sequence[str | None]: ...
+    def wide(self, sentence: Sentence) -> bool: ...
     def prepared(self, sentences: Iterable[Sentence]) -> Self: ...
 
 
 def labelled(sentences: Iterable[Sentence], labelling: Labelling) -> Iterator[Sentence]:
-    """The sentences with the label called `labelling.name` on every word, those of a second sentence included."""
+    """The sentences with the label called `labelling.name` on every word, those of a second sentence included, or as a
+    fact of the whole."""
     return (labelled_sentence(sentence, labelling) for sentence in sentences)
 
 
 def labelled_sentence(sentence: Sentence, labelling: Labelling) -> Sentence:
     """One sentence with its label; a label that it carries already is not replaced, but refused."""
+    if labelling.wide(sentence):
+        _check_new(sentence, labelling.name)
+        value = next(iter(labelling.of(sentence)), None)
+        return sentence if value is None else replace(sentence, facts={**sentence.facts, labelling.name: value})
     values = tuple(labelling.of(sentence))
     count, second = len(sentence.spans), sentence.second
     joined = len(second.spans) if second is not None and sentence.joint else 0
@@ -48,6 +55,10 @@ def labelled_sentence(sentence: Sentence, labelling: Labelling) -> Sentence:
 
 
 def _with(sentence: Sentence, name: str, values: tuple[str | None, ...]) -> Sentence:
+    _check_new(sentence, name)
+    return replace(sentence, labels={**sentence.labels, name: values})
+
+
+def _check_new(sentence: Sentence, name: str) -> None:
     if name in sentence.labels or name in sentence.facts:
         raise CorpusError(f"Sentence {sentence.id!r} already has a label called {name!r}; give the concept a name.")
-    return replace(sentence, labels={**sentence.labels, name: values})

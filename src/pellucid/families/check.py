@@ -229,7 +229,7 @@ def _unpadded(case: _Case, report: Report) -> None:
     """A padded row gives its real tokens the same stream as the row alone."""
     if case.dtype != torch.float32:
         return
-    for side in ("right", "left") if case.model._survey.causal else ("right",):  # pyright: ignore[reportPrivateUsage]
+    for side in ("right", "left") if case.model.causal else ("right",):
         batch = case.batch(side)
         last = [site for site in case.model.sites if site.kind == "resid"][-1]
         together = case.model.run(batch, [last])[last]
@@ -257,7 +257,7 @@ def _edits(case: _Case, report: Report) -> None:
     for site in _middle_sites(case.model):
         unit = min(1, case.model.size(site)[0] - 1) if site.per_head else _busy_unit(case, batch, site)
         edit = Edit.zero(site, neurons=unit)
-        if site in case.model._survey.located.read_only:  # pyright: ignore[reportPrivateUsage]
+        if site in case.model.located.read_only:
             report.left_out[f"edit {site.kind}"] = "window"
             continue
         if site.kind == "pattern" and case.model.attention == "fused":
@@ -303,7 +303,7 @@ def _recomposed_under_edit(case: _Case, run: Run, batch: Batch, site: Site, repo
 def _gradients(case: _Case, report: Report) -> None:
     """Gradients reach every site, and asking for them leaves the output as it was."""
     batch = case.batch()
-    fixed = case.model._survey.located.read_only  # pyright: ignore[reportPrivateUsage]
+    fixed = case.model.located.read_only
     sites = [
         site
         for site in case.model.sites

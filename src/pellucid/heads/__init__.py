@@ -1,5 +1,7 @@
 """Attention heads: what each of them looks at."""
 
+from pellucid.heads.flow.graph import attention_flow, rollout
+from pellucid.heads.flow.information_flow import InformationFlow, information_flow
 from pellucid.heads.pruning.gate_training import GateSettings
 from pellucid.heads.pruning.gates import HardConcrete, HeadGates
 from pellucid.heads.pruning.pruning import Pruning, prune, pruned
@@ -25,20 +27,24 @@ __all__ = [
     "HeadImportance",
     "HeadShapes",
     "HeadStatistics",
+    "InformationFlow",
     "Measured",
     "Pruning",
     "Score",
     "ablation",
     "alignment",
+    "attention_flow",
     "clusters",
     "cost",
     "functions",
     "head_collectors",
     "importance",
+    "information_flow",
     "kept_heads",
     "measured",
     "prune",
     "pruned",
+    "rollout",
     "save_smaller",
     "shapes",
     "smaller",

@@ -42,7 +42,8 @@ class TokenIdentifiability(Result):
     """The share of tokens that are found again from their states, [measure, layer].
 
     A measure is a map and a distance, such as `linear cosine`. Tables: `labels` and `frequencies` (the same by the
-    word's label and by how often the corpus has it), `random model` (of a randomly initialised model).
+    word's label and by how often the corpus has it), `random model` (of a randomly initialised model), `groups` (the
+    shares without each group of documents, from which intervals of differences can be had).
     """
 
     kind: ClassVar[str] = "identifiability.tokens"
@@ -63,6 +64,7 @@ def tokens(
     *,
     maps: Sequence[str] = ("identity", "linear", "mlp"),
     to: int = 0,
+    layers: Sequence[int] | None = None,
     label: str = "upos",
     random: bool = True,
     seed: int = 0,
@@ -74,22 +76,25 @@ def tokens(
     Maps are fitted on four fifths of the documents: `linear` from moments of one pass, `mlp` on a sample of tokens. The
     rest is asked about. The input is what enters the first block, after any norm of the embedding. Chance is the share
     of a text's places that hold the token's id; with `random`, a randomly initialised model stands beside, with maps of
-    its own. Intervals are over groups of documents, with the maps as they are.
+    its own. Intervals are over groups of documents, with the maps as they are. `layers` are those whose states are
+    asked about (default: all but `to`); perceptrons of many wide ones are slow.
     """
     names = tuple(dict.fromkeys(maps))
     check_names(names)
     learn, ask = _parts(corpus)
-    found, view = _asked(model, learn, ask, names, to, label, seed, progress)
+    sites = _looked_at(model, to, layers)
+    found, view = _asked(model, sites, learn, ask, names, label, seed, progress)
     values = view.rates
     interval = over_groups(view, lambda part: part.rates, lambda part: part.n)
-    layers = tuple(int(key.rpartition(".")[2]) for key in view.keys)
-    axes: dict[str, tuple[Coordinate, ...]] = {"measure": view.measures, "layer": layers}
+    depths = tuple(int(key.rpartition(".")[2]) for key in view.keys)
+    axes: dict[str, tuple[Coordinate, ...]] = {"measure": view.measures, "layer": depths}
     tables = {
         of: made for of, kind in (("labels", "label"), ("frequencies", "frequency")) if (made := _by(view, kind, axes))
     }
+    tables |= _without(view, axes)
     twin = twin_of(model, seed) if random else None
     if twin is not None:
-        _, drawn = _asked(twin, learn, ask, names, to, label, seed, progress)
+        _, drawn = _asked(twin, sites, learn, ask, names, label, seed, progress)
         tables["random model"] = Table(axes, {"value": drawn.rates})
     return TokenIdentifiability(
         axes=axes,
@@ -100,7 +105,13 @@ def tokens(
         resampled=interval.resampled,
         provenance=replace(
             found.provenance("identifiability.tokens"),
-            arguments={"maps": list(names), "to": to, "label": label, "random": twin is not None},
+            arguments={
+                "maps": list(names),
+                "to": to,
+                "layers": None if layers is None else list(depths),
+                "label": label,
+                "random": twin is not None,
+            },
             seed=seed,
         ),
         tables=tables,
@@ -126,23 +137,32 @@ def _parts(corpus: Corpus) -> tuple[Corpus, Corpus]:
     )
 
 
+def _looked_at(model: Model, to: int, layers: Sequence[int] | None) -> list[str]:
+    """The names of the sites: first that of layer `to`, then the others that were asked for, in order."""
+    by_layer = {site.layer: str(site) for site in stream(model)}
+    if to not in by_layer:
+        raise ResultError(f"There is no layer {to} to map states to; {model.name!r} has 0 to {len(by_layer) - 1}.")
+    unknown = [layer for layer in layers or () if layer not in by_layer]
+    if unknown:
+        raise ResultError(f"There is no layer {unknown[0]} to look at; {model.name!r} has 0 to {len(by_layer) - 1}.")
+    wanted = [site for layer, site in by_layer.items() if layer != to and (layers is None or layer in layers)]
+    if not wanted:
+        raise ResultError(f"layers={list(layers or ())} leaves nothing to map to layer {to}; give others than that.")
+    return [by_layer[to], *wanted]
+
+
 def _asked(
     model: Model,
+    sites: Sequence[str],
     learn: Corpus,
     ask: Corpus,
     names: tuple[str, ...],
-    to: int,
     label: str,
     seed: int,
     progress: bool | None,
 ) -> tuple[Found, NearestView]:
-    """The maps fitted on one part of the corpus, and what they find in the other."""
-    sites = stream(model)
-    by_layer = {site.layer: str(site) for site in sites}
-    if to not in by_layer:
-        raise ResultError(f"There is no layer {to} to map states to; {model.name!r} has 0 to {len(sites) - 1}.")
-    target, stack = by_layer[to], sites[0].stack
-    every = "resid.*" if stack is None else f"{stack}.resid.*"
+    """The maps to the first site, fitted on one part of the corpus, and what they find in the other."""
+    target, keys, every = sites[0], sites[1:], ",".join(sites)
     with TemporaryDirectory() as room:
         file = None
         if set(names) - {"identity"}:
@@ -150,7 +170,6 @@ def _asked(
             drawn = [TokenSample(every, size=SAMPLE, seed=seed)] if "mlp" in names else []
             fitted = sweep(model, learn, [*wanted, *drawn], pooling="all", long="truncate", progress=progress)
             moments = fitted[Moments]
-            keys = [str(site) for site in sites if str(site) != target]
             arrays = fit_linear(moments, keys, target)
             if "mlp" in names:
                 arrays |= fit_mlp(fitted[TokenSample], keys, target, arrays, seed=seed)
@@ -167,6 +186,16 @@ def _write(arrays: Mapping[str, Array], file: str) -> None:
     save_file(
         {name: torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32)) for name, array in arrays.items()}, file
     )
+
+
+def _without(view: NearestView, axes: Mapping[str, tuple[Coordinate, ...]]) -> dict[str, Table]:
+    """The rates without each group of documents, where there are several, and the tokens of the group."""
+    sizes = {number: size for number in view.groups if (size := view.group(number).n)}
+    if len(sizes) < 2:
+        return {}
+    rates = np.stack([view.without(number).rates for number in sizes])
+    tokens = np.broadcast_to(np.array(list(sizes.values()))[:, None, None], rates.shape)
+    return {"groups": Table({"group": tuple(sizes), **axes}, {"without": rates, "tokens": tokens})}
 
 
 def _by(view: NearestView, kind: str, axes: Mapping[str, tuple[Coordinate, ...]]) -> Table | None:

@@ -40,8 +40,9 @@ PROBES = 16
 class TokenMixing(Result):
     """How mixed the states of every layer are, [measure, layer]; layer 0 is the input.
 
-    Tables: `offsets` (share of what stands so many tokens before or after, by layer), `random model` (the same measures
-    of a randomly initialised model), `texts` (tokens of every text, how its norms were found, and their error).
+    Tables: `offsets` (share of what stands so many tokens before or after, by layer, beside equal shares), `random
+    model` (the same measures of a randomly initialised model), `texts` (document and tokens of every text, and the
+    error of its norms), `by text` (every measure of every text).
     """
 
     kind: ClassVar[str] = "identifiability.mixing"
@@ -52,7 +53,8 @@ class TokenMixing(Result):
 
 @dataclass(frozen=True, eq=False)
 class _Text:
-    """One text's sums over its tokens: [measure, layer], of equal shares [measure], and by offset [layer, offset]."""
+    """One text's sums over its tokens: [measure, layer], of equal shares [measure], and by offset [layer, offset], the
+    last row of equal shares."""
 
     document: str
     tokens: int
@@ -92,7 +94,12 @@ def mixing(
     values, interval = over_documents(_stacked(found[0]), [text.document for text in found[0]], _means)
     layers = tuple(range(values.shape[1]))
     axes: dict[str, tuple[Coordinate, ...]] = {"measure": tuple(MEASURES), "layer": layers}
-    tables = {"offsets": _profile(found[0], layers), "texts": _listed(found[0])}
+    each = np.stack([text.told / text.tokens for text in found[0]])
+    tables = {
+        "offsets": _profile(found[0], layers),
+        "texts": _listed(found[0]),
+        "by text": Table({"text": tuple(range(1, len(each) + 1)), **axes}, {"value": each}),
+    }
     if len(found) > 1:
         tables["random model"] = Table(axes, {"value": _means(_stacked(found[1]))})
     told = sum(text.tokens for text in found[0])
@@ -140,10 +147,11 @@ def _measured(document: str, told: Reactions, counted: Array, *, causal: bool) -
     sees = np.tri(size) if causal else np.ones((size, size))
     away = np.arange(size)[None, :] - np.arange(size)[:, None]  # input − token
     own, seen = shares[:, counted], sees[counted].sum(1)
-    equal = _sums((sees / sees.sum(1, keepdims=True))[None, counted], counted, away[counted])[:, 0]
+    alike = (sees / sees.sum(1, keepdims=True))[None, counted]
+    equal = _sums(alike, counted, away[counted])[:, 0]
     equal[list(MEASURES).index("not largest")] = (1 - 1 / seen).sum()  # of equal ones, any may be the largest
     bins = np.clip(away[counted], -OFFSETS - 1, OFFSETS + 1) + OFFSETS + 1
-    profile = np.stack([np.bincount(bins.ravel(), layer.ravel(), 2 * OFFSETS + 3) for layer in own])
+    profile = np.stack([np.bincount(bins.ravel(), layer.ravel(), 2 * OFFSETS + 3) for layer in (*own, *alike)])
     error = told.error.numpy()[1:, counted]
     weights = own[1:]
     return _Text(
@@ -181,14 +189,22 @@ def _means(part: Array) -> Array:
 
 
 def _profile(texts: Sequence[_Text], layers: tuple[int, ...]) -> Table:
-    """Share by offset (input − token) and layer."""
+    """Share by offset (input − token) and layer, and that of equal shares."""
     tokens = sum(text.tokens for text in texts)
     near = range(-OFFSETS, OFFSETS + 1)
     names = (f"< {near[0]}", *near, f"> {near[-1]}")
-    share: Any = sum(text.offsets for text in texts)
-    return Table({"offset": names, "layer": layers}, {"share": share.T / tokens})
+    whole: Any = sum(text.offsets for text in texts)
+    share = whole.T / tokens
+    even = np.repeat(share[:, -1:], len(layers), axis=1)
+    return Table({"offset": names, "layer": layers}, {"share": share[:, :-1], "equal shares": even})
 
 
 def _listed(texts: Sequence[_Text]) -> Table:
-    """Every text: its counted tokens, and the standard error of its norms as a share of them (0: exact)."""
-    return Table.of_rows({"tokens": [text.tokens for text in texts], "error": [text.error for text in texts]})
+    """Every text: its document, its counted tokens, and the standard error of its norms as a share (0: exact)."""
+    return Table.of_rows(
+        {
+            "document": [text.document for text in texts],
+            "tokens": [text.tokens for text in texts],
+            "error": [text.error for text in texts],
+        }
+    )

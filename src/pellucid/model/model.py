@@ -28,6 +28,7 @@ from pellucid.model.run import Generation, Run
 from pellucid.model.sites import Site, expand, single
 from pellucid.model.starting import Start, Starts
 from pellucid.model.survey import Survey, survey
+from pellucid.model.taps import Located
 from pellucid.model.tokens import is_text, length_limit, tokenize
 
 Texts = str | Sequence[str]
@@ -182,6 +183,11 @@ class Model:
     def missing(self) -> Mapping[str, str]:
         """Sites that models of this kind could have and this one lacks, with the reason."""
         return self._survey.located.missing
+
+    @property
+    def located(self) -> Located:
+        """Where each site is among the modules, and how it is read."""
+        return self._survey.located
 
     @property
     def forms(self) -> Mapping[str | None, str]:

@@ -1,11 +1,14 @@
 """Neurons: what moves single units, and which of them carry a concept."""
 
+from pellucid.neurons.arrays import array_store
 from pellucid.neurons.bitmasks import iou_table
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.contexts import SelectiveUnits, selective
 from pellucid.neurons.judging.ablation import ablation, greedy_ablation
 from pellucid.neurons.judging.agreement import Agreement, Stability, agreement, stability, vote
+from pellucid.neurons.judging.effects import effects
 from pellucid.neurons.judging.evaluation import RankingCurves, ablated_in_model, ablated_in_probe, trained_anew
+from pellucid.neurons.judging.explained import Explained, explained_accuracy
 from pellucid.neurons.judging.findings import (
     Distribution,
     ExpertShare,
@@ -18,6 +21,7 @@ from pellucid.neurons.judging.findings import (
 )
 from pellucid.neurons.judging.trajectories import Trajectories, trajectories
 from pellucid.neurons.methods import RANKINGS, rank
+from pellucid.neurons.neurox import neurox_store
 from pellucid.neurons.overlap import iou
 from pellucid.neurons.precision import average_precision, precision
 from pellucid.neurons.probeless import probeless
@@ -29,6 +33,7 @@ from pellucid.neurons.ranking import Ranking
 from pellucid.neurons.reading import NeuronReading, read
 from pellucid.neurons.search import search
 from pellucid.neurons.selectivity import selectivity
+from pellucid.neurons.survey import NeuronSurvey, survey, survey_collectors
 
 __all__ = [
     "RANKINGS",
@@ -36,9 +41,11 @@ __all__ = [
     "Concept",
     "Distribution",
     "ExpertShare",
+    "Explained",
     "GaussianProbe",
     "LayerProbes",
     "NeuronReading",
+    "NeuronSurvey",
     "Polysemy",
     "Probe",
     "Ranking",
@@ -51,14 +58,18 @@ __all__ = [
     "ablated_in_probe",
     "ablation",
     "agreement",
+    "array_store",
     "average_precision",
     "distribution",
+    "effects",
     "expert_share",
+    "explained_accuracy",
     "forest",
     "gaussian",
     "greedy_ablation",
     "iou",
     "iou_table",
+    "neurox_store",
     "per_layer",
     "polysemy",
     "precision",
@@ -71,6 +82,8 @@ __all__ = [
     "selectivity",
     "spread",
     "stability",
+    "survey",
+    "survey_collectors",
     "trained_anew",
     "trajectories",
     "vote",

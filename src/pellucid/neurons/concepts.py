@@ -133,13 +133,19 @@ class Concept:
             value = sentence.facts.get(self.about)
             return [None if value is None else self.regroup(value)] * len(words)
         if self.kind == "pair":
-            return [pair_value(self.about, sentence)] * len(words)
+            return [sentence.facts.get(self.name) or pair_value(self.about, sentence)] * len(words)
         if self.kind == "words":
             return [self.name if word.lower() in self.listed else OTHER for word in words]
         if self.kind == "pattern":
             matches = re.compile(self.about).fullmatch
             return [self.name if matches(word) else OTHER for word in words]
         return [value for part in _parts(sentence) for value in self._of_part(part)]
+
+    def wide(self, sentence: Sentence) -> bool:
+        """Whether all words of a sentence have the same class, because it is about the whole of it."""
+        if self.kind != "label":
+            return self.kind in ("sentence", "pair")
+        return self.about in sentence.facts and not any(self.about in part.labels for part in _parts(sentence))
 
     def _of_part(self, sentence: Sentence) -> list[str | None]:
         """Classes of the words of one sentence, whose words are counted on their own."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pellucid.concordance import in_context, word_at
+from pellucid.neurons.survey import NARROW, WIDE
 from pellucid.neurons.words import chance_shares, document_bootstrap, most_frequent, normal_height
 from pellucid.reading import control, layers, view_with
 from pellucid.results import Array, Result, ResultError, Table
@@ -51,7 +52,8 @@ class SelectiveUnits(Result):
 
     @property
     def sites(self) -> Table:
-        """Per model and site: units, silent ones, their mean share, and how many are selective, beside chance."""
+        """Per model and site: units, silent ones, those of high and low variance, their mean share, and how many are
+        selective, beside chance."""
         return self.table("sites")
 
 
@@ -66,6 +68,8 @@ class _Site:
     share: Array
     height: Array
     silent: int
+    wide: int
+    narrow: int
 
     @property
     def name(self) -> str:
@@ -175,6 +179,8 @@ def _site(read: _Read, key: str) -> _Site:
         share=np.where(low, low_share, share),
         height=np.where(low, low_height, height),
         silent=len(mean) - len(alive),
+        wide=int((sd >= WIDE * np.median(sd)).sum()) if np.median(sd) > 0 else 0,
+        narrow=int((sd[alive] <= NARROW * np.median(sd)).sum()),
     )
 
 
@@ -237,6 +243,8 @@ def _site_rows(model: str, sites: Sequence[_Site], chance: Array) -> list[tuple[
             site.name,
             len(site.units) + site.silent,
             site.silent,
+            site.wide,
+            site.narrow,
             float(site.share.mean()) if len(site.units) else 0.0,
             float(chance.mean()),
             float((site.share > bar).mean()) if len(site.units) else 0.0,
@@ -247,5 +255,8 @@ def _site_rows(model: str, sites: Sequence[_Site], chance: Array) -> list[tuple[
 
 
 def _site_table(rows: Sequence[tuple[Any, ...]]) -> Table:
-    names = ("model", "site", "units", "silent", "mean share", "chance share", "selective", "selective by chance")
+    names = (
+        "model", "site", "units", "silent", "high variance", "low variance", "mean share", "chance share", "selective",
+        "selective by chance",
+    )  # fmt: skip
     return Table.of_rows(dict(zip(names, zip(*rows, strict=True), strict=True)))

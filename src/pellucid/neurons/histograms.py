@@ -44,6 +44,8 @@ class Binned:
         return [self.classes.index(name) for name in scored(dict.fromkeys(self.classes))]
 
 
+GROUP_BINS = 64
+"""Bins of the histograms of single document groups, where there are many classes."""
 Statistic = Callable[[Binned], tuple[Scores, Array]]
 """Scores of a site's neurons, and how far each may be off because only bins are known, [class, neuron]."""
 
@@ -51,13 +53,14 @@ Statistic = Callable[[Binned], tuple[Scores, Array]]
 def histogram_collectors(sites: tuple[str, ...], label: str) -> Sequence[Collector]:
     """What rankings from class histograms need.
 
-    Document groups are kept apart, for intervals, where a label's name tells that it has two classes (`upos=NOUN`);
-    with many classes that would take too much room.
+    Document groups are kept apart, for intervals: with all bins where a label's name tells that it has two classes
+    (`upos=NOUN`), and with fewer for many classes, which would take too much room.
     """
     from pellucid.collect.class_histograms import ClassHistograms
 
     _, equals, values = label.partition("=")
-    return [ClassHistograms(sites, label=label, groups=bool(equals) and "," not in values)]
+    two = bool(equals) and "," not in values
+    return [ClassHistograms(sites, label=label, groups=True, group_bins=None if two else GROUP_BINS)]
 
 
 def ranking_from_histograms(
@@ -78,9 +81,8 @@ def ranking_from_histograms(
     neurons = tuple(name for key in keys for name in neuron_names(site_of(key), len(view.edges(key))))
     scores, error = _all(view, keys, grouping, statistic)
     groups = {number: float(view.group(number).counts.sum()) for number in view.groups}
-    again = [
-        Again(_all(view.without(number), keys, grouping, statistic)[0], size) for number, size in groups.items() if size
-    ]
+    again = [Again(_without(view, number, keys, grouping, statistic, scores), size) for number, size in groups.items()
+             if size] if len(groups) > 1 else []  # fmt: skip
     classes = scored(grouping)
     beside = twin_keys(found, view, keys)
     counts = np.array([view.counts[list(places)].sum() for places in grouping.values()])
@@ -106,6 +108,22 @@ def _all(
     """The scores of all sites side by side."""
     made = [statistic(binned(view, key, grouping)) for key in keys]
     return joined([scores for scores, _ in made]), np.concatenate([error for _, error in made], axis=1)
+
+
+def _without(
+    view: ClassHistogramsView,
+    number: int,
+    keys: Sequence[str],
+    grouping: Mapping[str, Sequence[int]],
+    statistic: Statistic,
+    whole: Scores,
+) -> Scores:
+    """The scores without one document group: what leaving it out changes on the groups' own bins, added to `whole`."""
+    rest, every = (_all(each, keys, grouping, statistic)[0] for each in (view.without(number), view.together()))
+    if every.signed.shape == whole.signed.shape and np.array_equal(every.signed, whole.signed):
+        return rest
+    size = np.abs(whole.signed) + np.abs(rest.signed) - np.abs(every.signed)
+    return Scores(np.where(whole.signed < 0, -1.0, 1.0) * size, whole.overall + rest.overall - every.overall)
 
 
 def binned(view: ClassHistogramsView, key: str, grouping: Mapping[str, Sequence[int]]) -> Binned:

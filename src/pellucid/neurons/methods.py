@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from pellucid.errors import listing
 from pellucid.neurons.concepts import Concept, as_concept
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from pellucid.corpus import Corpus
     from pellucid.model import Model
     from pellucid.neurons.ranking import Ranking
+    from pellucid.results import Array
+
+LABEL = "label"
+"""The concept that is looked for unless another is named: what arrays, and many files of sentences, call it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Method:
 
     `home` is `module:function`, called as `function(source, corpus, concept=…, sites=…, seed=…)` and giving a Ranking.
     `gather` is the same of the collectors that it reads from a sweep; without one the method takes the source itself
-    (a store, or a model and a corpus).
+    (a store, or a model and a corpus), and `pooling=` too where it is `pooled`.
     """
 
     title: str
@@ -35,6 +41,7 @@ class Method:
     chance: str
     home: str = ""
     gather: str | None = None
+    pooled: bool = False
 
 
 RANKINGS: dict[str, Method] = {
@@ -71,24 +78,28 @@ RANKINGS: dict[str, Method] = {
         "weight of the standardised neuron in a linear probe of the class",
         "size of its weight in the control task, where every word type has a random class",
         "pellucid.neurons.probing.probes:by_elastic_probe",
+        pooled=True,
     ),
     "probe-l1": Method(
         "weights of a probe with an L1 penalty",
         "weight of the standardised neuron in a linear probe of the class",
         "size of its weight in the control task, where every word type has a random class",
         "pellucid.neurons.probing.probes:by_l1_probe",
+        pooled=True,
     ),
     "probe-l2": Method(
         "weights of a probe with an L2 penalty",
         "weight of the standardised neuron in a linear probe of the class",
         "size of its weight in the control task, where every word type has a random class",
         "pellucid.neurons.probing.probes:by_l2_probe",
+        pooled=True,
     ),
     "gaussian": Method(
         "Gaussians of the classes, neurons chosen one by one",
         "1 over the place at which it was chosen (0: not chosen); the sign is that of the class's mean",
         "the mean over all neurons, as in a random order",
         "pellucid.neurons.probing.gaussian:by_gaussians",
+        pooled=True,
     ),
     "ablation": Method(
         "what the model's answers lose without them",
@@ -107,6 +118,7 @@ RANKINGS: dict[str, Method] = {
         "share of the forest's gain in purity at splits by the neuron; the sign is that of the class's mean",
         "the same in a forest of shuffled labels",
         "pellucid.neurons.probing.forest:forest",
+        pooled=True,
     ),
 }
 """Every method by the name that `pellucid neurons rank --method` takes."""
@@ -138,6 +150,12 @@ SEARCHES: dict[str, Method] = {
         "share of its variance that a linear map of another model's site explains, at the best site",
         "unrelated neurons: a scale, not a test",
     ),
+    "svcca": Method(
+        "directions of theirs that other models have (SVCCA)",
+        "canonical correlation of a direction with one of another model's site, among those that hold 99% of the "
+        "variance",
+        "unrelated directions: a scale, not a test",
+    ),
 }
 """Searches through several models, which need no concept: `pellucid.neurons.search`."""
 
@@ -148,25 +166,45 @@ def described(name: str) -> Method:
 
 
 def rank(
-    source: Found | Store | Model,
-    corpus: Corpus | None = None,
+    source: Found | Store | Model | Array,
+    corpus: Corpus | Sequence[Any] | Array | None = None,
     *,
-    concept: str | Concept,
+    concept: str | Concept = LABEL,
     methods: str | Sequence[str] = "probeless",
     sites: Sites = None,
     control: bool = True,
+    pooling: str = "mean",
+    preset: str | None = None,
     seed: int = 0,
     **options: Any,
 ) -> dict[str, Ranking]:
     """Rankings by several methods, by the method's name; all that need one pass over the text share it.
 
-    `control` reads the text with a randomly initialised twin too; `options` are those of `sweep`.
+    `control` reads the text with a randomly initialised twin too. `pooling` makes rows of words (mean, first, last of
+    their sub-words) or of whole sentences (sentence-mean, -max, -first, -last). `options` are those of `sweep`.
+
+    Arrays that another program made are ranked too, `rank(rows, labels)`: see `array_store`, whose options are then
+    `options`. `preset="neurox"` ranks a store or arrays by that library's own arithmetic, to compare with.
     """
+    from pellucid.collect.store import Store
+    from pellucid.neurons.arrays import array_store
+
+    if isinstance(source, np.ndarray):
+        if corpus is None:
+            raise ResultError("Rows need labels: rank(rows, labels), one for each row.")
+        source, corpus, options = array_store(source, cast("Array", corpus), **options), None, {}
     asked = as_concept(concept)
     names = [methods] if isinstance(methods, str) else list(methods)
     unknown = [name for name in names if name not in RANKINGS]
     if unknown or not names:
         raise ResultError(f"There is no ranking by {listing(unknown)}; there are {listing(RANKINGS, most=40)}.")
+    if preset is not None:
+        if preset != "neurox" or not isinstance(source, Store):
+            raise ResultError(f"There is no preset {preset!r} for this: there is 'neurox', of a store or of arrays.")
+        from pellucid.neurons.neurox import neurox_ranking
+
+        return {name: neurox_ranking(source, name, asked, sites, seed) for name in names}
+    text = cast("Corpus | None", corpus)
     streamed = [name for name in names if RANKINGS[name].gather is not None]
 
     def gather(patterns: tuple[str, ...], label: str) -> list[Collector]:
@@ -175,12 +213,14 @@ def rank(
 
     found = None
     if streamed:
-        found = found_in(source, corpus, asked, gather, sites=sites, control=control, seed=seed, **options)
+        options["pooling"] = pooling
+        found = found_in(source, text, asked, gather, sites=sites, control=control, seed=seed, **options)
     made: dict[str, Ranking] = {}
     for name in names:
         home = _found(RANKINGS[name].home)
-        own = (found,) if name in streamed else (source, corpus)
-        made[name] = home(*own, concept=asked, sites=sites, seed=seed)
+        own = (found,) if name in streamed else (source, text)
+        extra = {"pooling": pooling} if RANKINGS[name].pooled else {}
+        made[name] = home(*own, concept=asked, sites=sites, seed=seed, **extra)
     return made
 
 

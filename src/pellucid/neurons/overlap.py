@@ -68,6 +68,7 @@ def iou(
     ends: str = "both",
     exact: bool = False,
     control: bool = True,
+    pooling: str = "mean",
     seed: int = 0,
 ) -> Ranking:
     """Intersection over union of the words a neuron fires on and the words of a class (Bau et al. 2017; Mu & Andreas).
@@ -81,7 +82,9 @@ def iou(
     arguments = {"quantile": quantile, "threshold": threshold, "ends": ends, "exact": exact}
     if exact:
         return _exact(source, asked, cut, sites=sites, arguments=arguments, seed=seed)
-    found = found_in(source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed)
+    found = found_in(
+        source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed, pooling=pooling
+    )
     return ranking_from_histograms(
         found, asked, partial(binned_overlap, cut=cut), method="iou", sites=sites, arguments=arguments, seed=seed
     )

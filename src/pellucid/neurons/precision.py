@@ -39,6 +39,7 @@ def precision(
     exact: bool = False,
     preset: str | None = None,
     control: bool = True,
+    pooling: str = "mean",
     seed: int = 0,
 ) -> Ranking:
     """Average precision of every neuron as a detector of a class: Σ (R_k − R_{k−1})·P_k over its values, largest first.
@@ -58,7 +59,9 @@ def precision(
     arguments: dict[str, object] = {"exact": exact, "ends": ends, "preset": preset}
     if exact:
         return _exact(source, asked, sites=sites, arguments=arguments, seed=seed)
-    found = found_in(source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed)
+    found = found_in(
+        source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed, pooling=pooling
+    )
     statistic = partial(binned_precision, ends=ends)
     return ranking_from_histograms(
         found, asked, statistic, method="precision", sites=sites, arguments=arguments, seed=seed

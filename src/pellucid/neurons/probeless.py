@@ -29,6 +29,7 @@ def probeless(
     sites: Sites = None,
     standardise: bool = False,
     control: bool = True,
+    pooling: str = "mean",
     seed: int = 0,
 ) -> Ranking:
     """Every neuron's summed distance between class means (Antverg & Belinkov 2022), from `ClassMoments`.
@@ -38,7 +39,7 @@ def probeless(
     E|μ_z − μ_z'| = σ·√(2/π·(1/n_z + 1/n_z')) for labels dealt out at random among words.
     """
     asked = as_concept(concept)
-    found = found_in(source, corpus, asked, class_collectors, sites=sites, control=control, seed=seed)
+    found = found_in(source, corpus, asked, class_collectors, sites=sites, control=control, seed=seed, pooling=pooling)
     statistic = partial(mean_distances, standardise=standardise)
     return ranking_from_sums(
         found, asked, statistic, method="probeless", sites=sites, arguments={"standardise": standardise}, seed=seed

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pellucid.concordance import in_context
 from pellucid.neurons.concepts import Concept, as_concept
+from pellucid.neurons.mates import mates
+from pellucid.neurons.ranking import by_site
 from pellucid.neurons.reading_tables import activity, class_rows, context_rows, histograms, text_rows, word_rows
 from pellucid.results import Array, Result, ResultError
 from pellucid.uncertainty import jackknife
@@ -35,7 +37,8 @@ class NeuronReading(Result):
     """What single neurons respond to, [measure, neuron]: to the word itself, to its place, to its frequency.
 
     Tables: `activity` (mean, sd, extremes, silent, saturated, and the kind of neuron), `contexts`, `words`, `texts`
-    (whole sentences with every word's z), `histogram`, and, where a concept was given, `classes`.
+    (whole sentences with every word's z), `histogram`; where a concept was given, `classes`; where they were asked for,
+    `mates` (correlated neurons of the same site) and `effects` (what answers lose without it).
     """
 
     kind: ClassVar[str] = "neurons.reading"
@@ -68,16 +71,19 @@ def read(
     contexts: int = 20,
     words: int = 15,
     texts: int = 3,
+    cut: float | None = None,
     seed: int = 0,
     **options: Any,
 ) -> NeuronReading:
     """Reads neurons such as `"neurons.3:17"`, from `Traces(neurons)` of a sweep or from a model and a corpus.
 
     Top words are those with the largest mean |z| among words that occur at least twice (if any does); contexts are the
-    largest and smallest activations. With a `concept`, the mean z of every class stands beside.
+    largest and smallest activations. With a `concept`, the mean z of every class stands beside. With a `cut`, so do the
+    neurons of the same site in its cluster: average linkage of 1 − |ρ|, joined while it is at most `cut`.
     `options` are those of `sweep`. Intervals leave out document groups in turn.
     """
     from pellucid.collect.found import Found
+    from pellucid.collect.moments import Moments
     from pellucid.collect.sweep import sweep
     from pellucid.collect.traces import Traces
 
@@ -91,13 +97,15 @@ def read(
             )
         if len(neurons) > MOST:
             raise ResultError(f"{len(neurons)} neurons are too many to read at a time; take {MOST} or fewer.")
-        found = sweep(source, corpus, [Traces(tuple(neurons))], **options)
+        beside = [] if cut is None else [Moments(tuple(by_site(neurons)), pairs="diagonal")]
+        found = sweep(source, corpus, [Traces(tuple(neurons)), *beside], **options)
     view: TracesView = found[Traces]
     chosen = list(neurons) or list(view.units)
     absent = [name for name in chosen if name not in view.units]
     if absent:
         raise ResultError(f"{absent[0]} was not traced in this sweep; it has {', '.join(view.units[:20])}.")
-    return _reading(found, view, chosen, asked, (contexts, words, texts), seed)
+    made = _reading(found, view, chosen, asked, (contexts, words, texts), seed)
+    return made if cut is None else replace(made, tables={**made.tables, "mates": mates(found, chosen, cut=cut)})
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,16 +29,7 @@ def activity(data: Traced) -> Table:
     silent = (np.abs(values) <= SILENT * np.abs(values).max(0)).mean(0)
     near = SATURATED * np.where(reach > 0, reach, 1.0)
     ends = ((values >= high - near) | (values <= low + near)).mean(0)
-    kinds = [
-        "dead: it never changes"
-        if not reach[unit]
-        else "mostly silent"
-        if silent[unit] > _MOSTLY
-        else "saturated: mostly at an end of its range"
-        if ends[unit] > _MOSTLY
-        else "varies"
-        for unit in range(len(reach))
-    ]
+    kinds = [kind_of(*each) for each in zip(reach.tolist(), silent.tolist(), ends.tolist(), strict=True)]
     columns = {
         "mean": values.mean(0),
         "sd": values.std(0),
@@ -49,6 +40,15 @@ def activity(data: Traced) -> Table:
         "kind": np.array(kinds),
     }
     return Table({"neuron": data.neurons}, columns)
+
+
+def kind_of(reach: float, silent: float, ends: float) -> str:
+    """What kind of neuron it is, from its range and the shares of words at which it is silent or at an end of it."""
+    if not reach:
+        return "dead: it never changes"
+    if silent > _MOSTLY:
+        return "mostly silent"
+    return "saturated: mostly at an end of its range" if ends > _MOSTLY else "varies"
 
 
 def context_rows(data: Traced, k: int, in_context: Callable[[Sentence, int], tuple[str, str, str]]) -> Table:

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.errors import listing
+from pellucid.neurons.directions import CLASS, directions
 from pellucid.neurons.methods import SEARCHES
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import ResultError, Table
 
 if TYPE_CHECKING:
     from pellucid.collect.found import Found
-
-CLASS = "other models"
-"""The one class of such a ranking."""
 
 
 def search(
@@ -24,6 +22,7 @@ def search(
     """The first model's neurons ranked by their likes in the others, from `Moments` of all models in one sweep.
 
     MaxCorr is the largest |ρ| over models and neurons, MinCorr the smallest over models of that, LinReg the best R².
+    SVCCA ranks directions instead, `neurons.3:direction 0` first: the table `directions` has their weights.
     `left` and `right` choose sites as in `similarity.neuron_matches`, which does the work; the sites of `left` must be
     equally wide. No sign: a neuron and its negation are the same here.
     """
@@ -31,6 +30,8 @@ def search(
 
     if score not in SEARCHES:
         raise ResultError(f"There is no search by {score!r}; there are {listing(SEARCHES)}.")
+    if score == "svcca":
+        return directions(found, left=left, right=right, seed=seed)
     matches = neuron_matches(found, score=score, left=left, right=right, seed=seed)
     neurons = tuple(f"{site}:{unit}" for site in matches.axes["site"] for unit in matches.axes["unit"])
     flat = {

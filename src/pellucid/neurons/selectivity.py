@@ -32,6 +32,7 @@ def selectivity(
     concept: str | Concept,
     sites: Sites = None,
     control: bool = True,
+    pooling: str = "mean",
     seed: int = 0,
 ) -> Ranking:
     """How well a neuron tells a class from all other words: d′ = (μ_z − μ_rest) / σ, from `ClassMoments`.
@@ -41,7 +42,7 @@ def selectivity(
     index (μ_max − μ_others)/(μ_max + μ_others) (Morcos et al. 2018) of neurons whose class means are all at least 0.
     """
     asked = as_concept(concept)
-    found = found_in(source, corpus, asked, class_collectors, sites=sites, control=control, seed=seed)
+    found = found_in(source, corpus, asked, class_collectors, sites=sites, control=control, seed=seed, pooling=pooling)
     return ranking_from_sums(found, asked, d_prime, method="selectivity", sites=sites, seed=seed, tables=_tables)
 
 

@@ -54,7 +54,8 @@ def found_in(
 ) -> Found:
     """What a ranking is made from.
 
-    A model reads the corpus beside its randomly initialised twin (`control`); `options` are those of `sweep`.
+    A model reads the corpus beside its randomly initialised twin (`control`); `options` are those of `sweep` (with
+    `pooling="sentence-mean"` and the like, rows are whole sentences).
     """
     from pellucid.collect.found import Found
     from pellucid.collect.labelled_store import labelled_store

@@ -57,8 +57,8 @@ class Shown:
         return found
 
 
-def write_examples(sheet: Sheet, model: Model, found: Sequence[Example], *, side: str) -> Shown:
-    """Writes a view of every example's sentence, each once, and says where they are."""
+def write_examples(sheet: Sheet, model: Model, found: Sequence[Example], *, side: str, weights: str) -> Shown:
+    """Writes a view of every example's sentence, each once, by raw or effective weights, and says where they are."""
     from pellucid.views import head_view
 
     two = any(site.stack == "encoder" for site in model.sites)
@@ -69,7 +69,7 @@ def write_examples(sheet: Sheet, model: Model, found: Sequence[Example], *, side
             file = f"views/sentence-{len(shown.files) + 1}.html"
             target = sentence.second.text if two and sentence.second is not None else None
             (sheet.folder / "views").mkdir(exist_ok=True)
-            head_view(model, sentence.text, target=target).save(sheet.folder / file)
+            head_view(model, sentence.text, target=target, weights=weights).save(sheet.folder / file)
             shown.files[sentence.id] = file
         address = shown.address(shown.files[sentence.id], example.layer, example.head)
         told = f"{number(example.hits)} of {number(example.cases)} words"

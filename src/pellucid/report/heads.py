@@ -32,6 +32,7 @@ def show_functions(
     sheet: Sheet, result: HeadFunctions, *, model: Model, found: Sequence[Example] = (), side: str = "source"
 ) -> None:
     """Counts in words, the map, a row for every head with a function, and examples to open."""
+    from pellucid.heads.roles.sweeping import told_weights, weights_of
     from pellucid.views import function_map
 
     sheet.result(result, name="head_functions")
@@ -41,10 +42,11 @@ def show_functions(
     sheet.text(f"{len(labels)} of {every} heads have a function: {counts}. A head may have several.")
     if not result.present.all():
         sheet.note(UNEVEN)
+    sheet.note(told_weights(result))
     skipped = result.table("skipped").columns
     for name, why in zip(skipped["function"].tolist(), skipped["why"].tolist(), strict=True):
         sheet.note(f"Not tried: {name}, because {why}.")
-    shown = write_examples(sheet, model, found, side=side)
+    shown = write_examples(sheet, model, found, side=side, weights=weights_of(result))
     cells = shown.of_cells(result)
     leads = (
         " A cell opens the head on the sentence where it does its main function most clearly; a head without one on "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.report.attention_weights import show_changed, show_reach, show_second
 from pellucid.report.cells import beside
 from pellucid.report.html import Cell, number, share
 from pellucid.report.page import Written, page
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 TITLES = {
     "attention": ("What attention leaves open", "Whether the weights of a head could be others with the same output."),
+    "keys": (
+        "Weights that keys could make",
+        "Whether a head could have other weights with the same output.",
+    ),
+    "functions": ("Functions by effective attention", "Which heads do another job once what has no effect is gone."),
+    "second": ("A second attention", "One head's weights on a text, and others that give the same output."),
     "tokens": ("Telling tokens from states", "Whether a hidden state still says which token it belongs to."),
     "mixing": ("How far tokens mix", "What every state reacts to: its own input, or that of other tokens."),
 }
@@ -187,11 +194,23 @@ def _phrases(sheet: Sheet, result: Result) -> None:
     sheet.facts([(name, phrase) for name, phrase in result.measures.items()])
 
 
-SHOWN = {"attention": show_attention, "tokens": show_tokens, "mixing": show_mixing}
+SHOWN = {
+    "attention": show_attention,
+    "keys": show_reach,
+    "functions": show_changed,
+    "second": show_second,
+    "tokens": show_tokens,
+    "mixing": show_mixing,
+}
 
 
-def write_identifiability(folder: Path, results: Mapping[str, Result], *, title: str, command: str) -> Path:
-    """A folder with identifiability.html, the results, tables and figures; whole or not at all."""
+def write_identifiability(
+    folder: Path, results: Mapping[str, Result], *, title: str, command: str, skipped: Sequence[str] = ()
+) -> Path:
+    """A folder with identifiability.html, the results, tables and figures; whole or not at all.
+
+    `skipped` says what could not be told, and why.
+    """
     with whole_folder(folder) as work:
         written: list[Written] = []
         for name, result in results.items():
@@ -199,6 +218,6 @@ def write_identifiability(folder: Path, results: Mapping[str, Result], *, title:
             SHOWN[name](sheet, result)  # pyright: ignore[reportArgumentType]
             written.append(Written.filled(*TITLES[name], sheet))
         about = "What attention and hidden states of this model can and cannot tell."
-        text = page(title, about, (f"Made by: {command}",), written)
+        text = page(title, about, (f"Made by: {command}", *skipped), written)
         (work / "identifiability.html").write_text(text, encoding="utf-8")
     return folder / "identifiability.html"

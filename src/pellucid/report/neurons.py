@@ -100,6 +100,10 @@ def show_neuron(sheet: Sheet, reading: NeuronReading, neuron: str, rankings: Map
         _places(sheet, rankings, neuron, stem)
     if "classes" in reading.tables:
         _classes(sheet, reading, neuron, stem)
+    if "effects" in reading.tables:
+        _effects(sheet, reading, neuron, stem)
+    if "mates" in reading.tables:
+        _mates(sheet, reading, neuron, stem)
     sheet.heading("Words")
     rows = [
         (row["word"], Cell(str(row["count"]), row["count"]), _cell(row["mean |z|"]), _cell(row["mean z"]))
@@ -164,6 +168,36 @@ def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> No
     sheet.table(["class", *numbers], told, caption=caption, name=f"{stem}_classes", right=numbers)
 
 
+def _effects(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
+    """What answers lose without it, beside random neurons of its site."""
+    sheet.heading("Without it")
+    rows: list[Row] = []
+    for row in reading.rows_of("effects", neuron):
+        ends = f"{number(row['low'])} to {number(row['high'])}" if "low" in row else ""
+        told = [_cell(row[name]) for name in ("loss", "flipped", "random", "random loss")]
+        rows.append((f"replaced by {'its mean' if row['replacement'] == 'mean' else 'zero'}", _cell(row["lost"]), ends,
+                     *told, Cell(share(row["larger"]), row["larger"])))  # fmt: skip
+    numbers = ["lost", "95% interval", "loss", "flipped", "random: lost", "random: loss", "random as large"]
+    caption = (
+        "What the model's answers lose of their probability without it, (p − p′)/p, how the loss changes in nats, and "
+        "the share of answers that become others; beside random neurons of the same site (means of sizes)."
+    )
+    sheet.table(["it is", *numbers], rows, caption=caption, name=f"{stem}_effects", right=numbers)
+
+
+def _mates(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
+    """The neurons of its site that say nearly the same."""
+    found = reading.rows_of("mates", neuron)
+    sheet.heading("Its group")
+    if found[0]["size"] < 2:
+        sheet.text(f"It stands alone: the nearest neuron of its site is {found[0]['mate']}, with a correlation of "
+                   f"{number(found[0]['correlation'])}.")  # fmt: skip
+        return
+    rows: list[Row] = [(Cell(element("code", row["mate"]), row["mate"]), _cell(row["correlation"])) for row in found]
+    caption = f"The nearest of the {found[0]['size']} neurons of its site that go together (1 − |ρ|, average linkage)."
+    sheet.table(["neuron", "correlation"], rows, caption=caption, name=f"{stem}_mates", right=["correlation"])
+
+
 def _texts(reading: NeuronReading, neuron: str) -> Html:
     sentences: dict[int, list[dict[str, Any]]] = {}
     for row in reading.rows_of("texts", neuron):
@@ -216,7 +250,7 @@ def write_neurons(
             if not place:
                 sheet.result(reading, name="neuron_reading")
             show_neuron(sheet, reading, neuron, rankings)
-            written.append(Written.filled(neuron, "What it fires on, and for which classes.", sheet))
+            written.append(Written.filled(neuron, "What it fires on, for which classes, and what it does.", sheet))
         corpus = reading.provenance.corpus
         about = f"Single neurons over {corpus['words']:,} words of {corpus['name']}."
         text = page(model, about, (), written, opened=len(rankings) + 1)

@@ -6,7 +6,7 @@ from pellucid.views.convergence import convergence_curves
 from pellucid.views.corpus_shares import corpus_shares
 from pellucid.views.curves import curves
 from pellucid.views.drawing import draw
-from pellucid.views.head_map import alignment_map, cluster_plane, function_map
+from pellucid.views.head_map import alignment_map, changed_map, cluster_plane, function_map
 from pellucid.views.heat_map import heat_map
 from pellucid.views.interactive import (
     View,
@@ -21,6 +21,7 @@ from pellucid.views.learning import learning_curves
 from pellucid.views.offsets import offset_histogram
 from pellucid.views.position import surprise_curve
 from pellucid.views.scatter import scatter
+from pellucid.views.second_attention import second_attention_figure
 from pellucid.views.similarity_map import similarity_map
 from pellucid.views.style import figure_bytes, figure_svg
 from pellucid.views.trust import trust_figure
@@ -32,6 +33,7 @@ __all__ = [
     "attribution_figure",
     "attribution_view",
     "bars",
+    "changed_map",
     "cluster_plane",
     "compare_view",
     "convergence_curves",
@@ -48,6 +50,7 @@ __all__ = [
     "neuron_view",
     "offset_histogram",
     "scatter",
+    "second_attention_figure",
     "similarity_map",
     "surprise_curve",
     "text_view",

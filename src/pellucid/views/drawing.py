@@ -12,9 +12,12 @@ from pellucid.views.bars import bars
 from pellucid.views.convergence import convergence_curves
 from pellucid.views.corpus_shares import corpus_shares
 from pellucid.views.curves import curves
-from pellucid.views.head_map import alignment_map, cluster_plane, function_map
+from pellucid.views.explained import explained_figure
+from pellucid.views.flow_agreement import agreement_figure
+from pellucid.views.head_map import alignment_map, changed_map, cluster_plane, function_map
 from pellucid.views.heat_map import heat_map
 from pellucid.views.importance_maps import importance_maps
+from pellucid.views.information_flow import information_flow_figure
 from pellucid.views.learning import learning_curves
 from pellucid.views.matches import match_curves
 from pellucid.views.position import surprise_curve
@@ -22,7 +25,9 @@ from pellucid.views.probe_bars import probe_bars
 from pellucid.views.pruning import pruning_figure
 from pellucid.views.rankings import ranking_figure
 from pellucid.views.readings import reading_figure
+from pellucid.views.second_attention import second_attention_figure
 from pellucid.views.similarity_map import similarity_map
+from pellucid.views.survey import survey_figure
 from pellucid.views.trust import trust_figure
 from pellucid.views.units import unit_bars
 
@@ -38,15 +43,21 @@ _MADE_FOR: dict[str, Callable[..., Figure]] = {
     "heads.alignment": alignment_map,
     "heads.clusters": cluster_plane,
     "heads.functions": function_map,
+    "heads.information_flow": information_flow_figure,
     "heads.pruning": pruning_figure,
     "heads.ablation": importance_maps,
     "heads.importance": importance_maps,
+    "identifiability.flow_agreement": agreement_figure,
+    "identifiability.functions_changed": changed_map,
+    "identifiability.second_attention": second_attention_figure,
+    "neurons.explained": explained_figure,
     "neurons.ranking": ranking_figure,
     "neurons.reading": reading_figure,
     "neurons.per_layer": probe_bars,
     "neurons.probe": probe_bars,
     "neurons.selective": unit_bars,
     "neurons.spread": probe_bars,
+    "neurons.survey": survey_figure,
     "overview.surprise": surprise_curve,
     "similarity.convergence": convergence_curves,
     "similarity.epoch_by_epoch": convergence_curves,

@@ -35,22 +35,52 @@ def function_map(result: Result, *, width: float = WIDTH, links: Mapping[tuple[i
     with house_style():
         figure = new_figure(width, 1.25 + height)
         axes: Axes = figure.subplots()
-        axes.set_xlim(-0.5, len(heads) - 0.5)
-        axes.set_ylim(len(layers) - 0.5, -0.5)
         wide = (width - 1.0) / len(heads) >= _WIDE_CELL and height / len(layers) >= 0.2
         for place in np.argwhere(np.isfinite(result.values[0])):  # a layer may have fewer heads than others
             row, column = place.tolist()
             _cell(axes, (row, column), labels, wide=wide, link=(links or {}).get((row, column)))
-        label_ticks(axes.yaxis, layers, 16)
-        label_ticks(axes.xaxis, heads, 24)
-        axes.tick_params(length=0)
-        for side in ("left", "bottom"):
-            axes.spines[side].set_visible(False)
-        axes.set_xlabel("head")
-        axes.set_ylabel("layer")
+        _grid(axes, result)
         _legend(figure, labels["all"])
         axes.set_title(result.title, fontsize=10, parse_math=False)
         return settled(figure)
+
+
+def changed_map(result: Result, *, width: float = WIDTH) -> Figure:
+    """Functions of heads by raw and by effective attention, side by side; heads whose main one changes have a frame."""
+    from matplotlib.patches import Rectangle
+
+    labels = result.table("heads").columns
+    height = float(np.clip(0.28 * len(result.axes["layer"]), 0.9, 7.0))
+    with house_style():
+        figure = new_figure(width, 1.35 + height)
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, weights in zip(panels, ("raw", "effective"), strict=True):
+            for place in np.argwhere(np.isfinite(result.values[0])):
+                row, column = place.tolist()
+                _cell(axes, (row, column), {"all": labels[weights]}, wide=False, link=None)
+                if result.measure("changed")[row, column]:
+                    corner = (column - 0.46, row - 0.44)
+                    axes.add_patch(Rectangle(corner, 0.92, 0.88, fill=False, edgecolor=INK, linewidth=1.4))
+            _grid(axes, result)
+            axes.set_title(f"{weights} attention", parse_math=False)
+        panels[1].set_ylabel("")
+        _legend(figure, np.concatenate([labels["raw"], labels["effective"]]), counted=False)
+        figure.suptitle(result.title, fontsize=10, parse_math=False)
+        return settled(figure)
+
+
+def _grid(axes: Axes, result: Result) -> None:
+    """Axes of layers and heads, the first layer on top."""
+    layers, heads = result.axes["layer"], result.axes["head"]
+    axes.set_xlim(-0.5, len(heads) - 0.5)
+    axes.set_ylim(len(layers) - 0.5, -0.5)
+    label_ticks(axes.yaxis, layers, 16)
+    label_ticks(axes.xaxis, heads, 24)
+    axes.tick_params(length=0)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    axes.set_xlabel("head")
+    axes.set_ylabel("layer")
 
 
 def _cell(axes: Axes, place: tuple[int, int], labels: Any, *, wide: bool, link: str | None) -> None:
@@ -87,15 +117,16 @@ def _cell(axes: Axes, place: tuple[int, int], labels: Any, *, wide: bool, link: 
         )
 
 
-def _legend(figure: Figure, every: Any) -> None:
-    """One entry for each function that some head has, and for those without."""
+def _legend(figure: Figure, every: Any, *, counted: bool = True) -> None:
+    """One entry for each function that some head has, with how many (or not), and for those without."""
     from matplotlib.patches import Patch
 
     counts = {name: sum(name in str(each).split("; ") for each in every.ravel()) for name in FUNCTIONS}
     none = int((every == "none").sum())
-    handles = [Patch(color=_COLOURS[name], label=f"{name} ({count})") for name, count in counts.items() if count]
+    told = {name: f"{name} ({count})" if counted else name for name, count in [*counts.items(), ("none", none)]}
+    handles = [Patch(color=_COLOURS[name], label=told[name]) for name, count in counts.items() if count]
     if none:
-        handles.append(Patch(color=NONE_COLOUR, label=f"none of these ({none})"))
+        handles.append(Patch(color=NONE_COLOUR, label=told["none"].replace("none", "none of these")))
     figure.legend(handles=handles, loc="outside lower center", ncols=min(4, max(1, len(handles))))
 
 

@@ -72,7 +72,7 @@ def _propagated(asked: Asked, method: str) -> _Found:
     sites = tuple(dict.fromkeys([*asked.sites, *inputs]))
     wanted = tuple(dict.fromkeys([*sites, *(site for target in asked.targets for site in target.sites)]))
     edits = [Edit.patch(site, point.detach().clone().requires_grad_()) for site, point in asked.end.items()]
-    located = model._survey.located  # pyright: ignore[reportPrivateUsage]
+    located = model.located
     time_first = any(tap.layout.time_first for tap in located.taps.values())
     rules = Rules(method, Ledger(asked.batch.size, time_first=time_first))
     relevance: dict[tuple[int, Site], Tensor] = {}

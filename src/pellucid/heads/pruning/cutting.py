@@ -68,7 +68,7 @@ def cut(
     value head goes when all its query heads go; what is left may be read by unequal numbers of query heads, and the
     projection then repeats its output accordingly.
     """
-    located: Located = model._survey.located  # pyright: ignore[reportPrivateUsage]
+    located: Located = model.located
     planned = _planned(model, located, removed)
     module = deepcopy(model.hf)
     _scale(module, model, located, scales)

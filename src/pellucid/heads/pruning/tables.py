@@ -57,7 +57,7 @@ def check_functions(model: Model, functions: HeadFunctions | None) -> None:
 def _labels(gates: Mapping[str, float], functions: HeadFunctions | None) -> dict[str, tuple[str, ...]]:
     """The functions of every head; an encoder–decoder's were found in the stack that read the text."""
     if functions is None:
-        return {name: () for name in gates}
+        return dict.fromkeys(gates, ())
     side = functions.provenance.arguments["sweep"]["reading"]["side"]
     stack = "decoder." if side == "target" else "encoder."
     prefix = stack if any(name.startswith(stack) for name in gates) else ""

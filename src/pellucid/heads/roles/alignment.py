@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from pellucid.collect.effective_weights import RAW
 from pellucid.collect.head_links import FIXED
 from pellucid.heads.roles.layers import stacked
 from pellucid.heads.roles.sweeping import swept, targets
@@ -41,17 +42,18 @@ class HeadAlignment(Result):
 
 
 def alignment(
-    source: Found | Model, corpus: Corpus | None = None, *, of: str = "tags", least: int = 20
+    source: Found | Model, corpus: Corpus | None = None, *, of: str = "tags", least: int = 20, weights: str = RAW
 ) -> HeadAlignment:
     """Shares of attention by target, from `HeadTargets()` of a sweep, or a model and a corpus (Vig & Belinkov 2019).
 
     Of `tags`: the share of the attention on words that goes to words of a tag. Of `relations`: the attention that goes
     to syntactic neighbours, mean over words that have one in sight; relations with fewer than `least` are left out.
+    `weights` are raw or effective (absolute values, each row summing to one).
     """
     if of not in OF:
         raise ResultError(f"There is no alignment of {of!r}; there are {' and '.join(OF)}.")
-    found = swept(source, corpus)
-    view, mine = targets(found)
+    found = swept(source, corpus, weights=weights)
+    view, mine = targets(found, weights)
     keys = list(mine.values())
     names = _names(view, keys, of, least)
     values, even = _aligned(view, keys, of, names)
@@ -68,8 +70,8 @@ def alignment(
         low=interval.low,
         high=interval.high,
         resampled=interval.resampled,
-        provenance=found.provenance("heads.alignment", {"of": of, "least": least}),
-        tables=_by_layer(values, even[..., 0], axes) | _distance(found, mine),
+        provenance=found.provenance("heads.alignment", {"of": of, "least": least, "weights": weights}),
+        tables=_by_layer(values, even[..., 0], axes) | _distance(found, mine, weights),
     )
 
 
@@ -129,13 +131,13 @@ def _by_layer(values: Array, even: Array, axes: Mapping[str, tuple[Coordinate, .
     }
 
 
-def _distance(found: Found, mine: Mapping[Coordinate, str]) -> dict[str, Table]:
+def _distance(found: Found, mine: Mapping[Coordinate, str], weights: str) -> dict[str, Table]:
     """The mean distance of attention by layer, where it was counted."""
     from pellucid.collect.counts import HeadCounts
 
-    if not any(isinstance(each, HeadCounts) for each in found.collectors.values()):
+    if not any(isinstance(each, HeadCounts) and each.weights == weights for each in found.collectors.values()):
         return {}
-    view, others = view_with(found, HeadCounts, "pattern", ask="HeadCounts()")
+    view, others = view_with(found, HeadCounts, "pattern", ask="HeadCounts()", weights=weights)
     if tuple(others) != tuple(mine):
         return {}
     values = [view.mean("distance", key) for key in others.values()]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from pellucid.collect.divergence import HeadDivergence
+from pellucid.collect.effective_weights import RAW
 from pellucid.collect.found import Found
-from pellucid.heads.roles.sweeping import patterns_of, swept
+from pellucid.heads.roles.sweeping import check_readable, patterns_of, phrases_of, swept
 from pellucid.reading import view_with
 from pellucid.results import Array, Coordinate, Result, ResultError, Table
 from pellucid.uncertainty import over_groups
@@ -34,21 +36,29 @@ class HeadClusters(Result):
 
     kind: ClassVar[str] = "heads.clusters"
     title: ClassVar[str] = "Heads that look alike"
-    phrases: ClassVar[dict[str, str]] = MEASURES
     chance: ClassVar[str] = "the same distances where the weights of one of two heads were dealt out at random"
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        return phrases_of(self, MEASURES)
 
 
 def clusters(
-    source: Found | Model, corpus: Corpus | None = None, *, count: int | None = None, within: float = 0.5
+    source: Found | Model,
+    corpus: Corpus | None = None,
+    *,
+    count: int | None = None,
+    within: float = 0.5,
+    weights: str = RAW,
 ) -> HeadClusters:
     """Clusters of heads by the distance √(JS/ln 2) of their attention, from `HeadDivergence()` (Clark et al. 2019).
 
     Heads are joined by average linkage: until `count` clusters are left, or (without `count`) until no two clusters are
-    nearer than `within`.
+    nearer than `within`. `weights` are raw or effective (absolute values, each row summing to one).
     """
-    fresh = () if isinstance(source, Found) else (HeadDivergence(patterns_of(source)),)
-    found = swept(source, corpus, *fresh)
-    view, mine = view_with(found, HeadDivergence, "pattern", ask="HeadDivergence()")
+    fresh = () if isinstance(source, Found) else (_collector(source, weights),)
+    found = swept(source, corpus, *fresh, weights=weights)
+    view, mine = view_with(found, HeadDivergence, "pattern", ask="HeadDivergence()", weights=weights)
     distances = _distances(view.divergence())
     names = tuple(f"{layer}.{head}" for layer, key in mine.items() for head in range(view.heads[key]))
     if count is not None and not 1 <= count <= len(names):
@@ -64,12 +74,18 @@ def clusters(
         low=interval.low,
         high=interval.high,
         resampled=interval.resampled,
-        provenance=found.provenance("heads.clusters", {"count": count, "within": within}),
+        provenance=found.provenance("heads.clusters", {"count": count, "within": within, "weights": weights}),
         tables={
             "places": Table({"head": names}, {"cluster": cluster, "x": x, "y": y}),
             "distances": Table({"head": names, "other": names}, {"distance": distances}),
         },
     )
+
+
+def _collector(model: Model, weights: str) -> HeadDivergence:
+    sites = patterns_of(model)
+    check_readable(model, sites, weights)
+    return HeadDivergence(sites, weights=weights)
 
 
 def joined(distances: Array, *, count: int | None, within: float) -> Array:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.collect.collector import Setting
-from pellucid.collect.counts import is_causal, word_weights
+from pellucid.collect.effective_weights import PatternReader, sites_read
 from pellucid.collect.encode import Encoder, Reading, looked_at
 from pellucid.collect.head_frames import Frame, Taken, taken
 from pellucid.collect.head_links import FIXED, Names
 from pellucid.collect.job import facts_of
+from pellucid.collect.word_weights import is_causal
 from pellucid.collect.words import Words
 from pellucid.heads.roles.function_scores import LINKS, POSITIONAL, SINK, SYNTACTIC
 from pellucid.heads.roles.functions import HeadFunctions
-from pellucid.heads.roles.sweeping import patterns_of
+from pellucid.heads.roles.sweeping import patterns_of, weights_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,12 +67,12 @@ def examples(
     """Up to `each` examples for every function of every head that has any, the clearest first.
 
     They are from the first `tried` sentences of a good length; of those that are equally clear, the ones that show most
-    heads are taken. `frequent` are the word counts by which a word is rare, such as a sweep's `corpus_words`; `side` is
-    the sweep's (`target` for the self-attention of a decoder).
+    heads are taken. Weights are those of the result, raw or effective. `frequent` are the word counts by which a word
+    is rare, such as a sweep's `corpus_words`; `side` is the sweep's (`target` for the self-attention of a decoder).
     """
     wanted = [(name, function) for name, functions in result.labels.items() for function in functions]
     good = (each for each in corpus if SHORTEST <= len(looked_at(each, side).words) <= LONGEST and not each.joint)
-    looker = _Looker(model, frequent, side)
+    looker = _Looker(model, frequent, side, weights_of(result))
     found: dict[tuple[str, str], list[Example]] = {key: [] for key in wanted}
     for sentence in islice(good, tried if wanted else 0):
         seen = looker.look(sentence)
@@ -102,13 +103,14 @@ def _clearest(found: Mapping[tuple[str, str], list[Example]], each: int) -> list
 class _Looker:
     """Runs single sentences, and counts what the heads of each layer hit."""
 
-    def __init__(self, model: Model, frequent: Mapping[str, int] | None, side: str) -> None:
-        self.model, self.frequent, self.side = model, frequent, side
+    def __init__(self, model: Model, frequent: Mapping[str, int] | None, side: str, weights: str) -> None:
+        self.model, self.frequent, self.side, self.weights = model, frequent, side, weights
         self.encoder = Encoder(model, Reading(long="truncate", side=side))
         self.kinds, self.tags = Names(FIXED), Names()
         facts = facts_of(model, side=side)
         setting = Setting((facts,), "mean", model.device)
-        self.keys = setting.keys(patterns_of(model, side=side))
+        patterns = patterns_of(model, side=side)
+        self.keys, self.read = setting.keys(patterns), setting.keys(sites_read(patterns, weights))
         self.causal = [is_causal(key, setting, reader="An example") for key in self.keys]
 
     def look(self, sentence: Sentence) -> list[tuple[Frame, Taken]]:
@@ -120,14 +122,18 @@ class _Looker:
         words = Words(batch, "mean", (looked_at(sentence, self.side),) * count, none, none, side=self.side)
         frames: dict[bool, Frame] = {}
         found: dict[str, tuple[Frame, Taken]] = {}
+        reader = PatternReader(self.keys, self.weights)
 
         def reduce(site: Site, tensor: Tensor) -> None:
-            causal = self.causal[self.keys.index(str(site))]
+            read = reader.read(str(site), tensor, words)
+            if read is None:
+                return
+            causal = self.causal[self.keys.index(read.key)]
             if causal not in frames:
                 frames[causal] = self._framed(words, causal)
-            found[str(site)] = frames[causal], taken(word_weights(tensor, frames[causal].keys), frames[causal])
+            found[read.key] = frames[causal], taken(read.between_words(), frames[causal])
 
-        self.model.run(batch, self.keys, reduce=reduce, logits=False)
+        self.model.run(batch, self.read, reduce=reduce, logits=False)
         return [found[key] for key in self.keys]
 
     def _framed(self, words: Words, causal: bool) -> Frame:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from pellucid.heads.roles import function_scores as scores
-from pellucid.heads.roles.function_scores import (
-    DUPLICATE,
-    INDUCTION,
-    LINKS,
-    POSITIONAL,
-    RARE_WORDS,
-    SINK,
-    SYNTACTIC,
-    Scored,
+from pellucid.collect.effective_weights import RAW
+from pellucid.heads.roles.function_rules import (
+    NONE,
+    PHRASES,
+    Rules,
+    again,
+    all_scores,
+    check,
+    holds_of,
+    labels_of,
 )
+from pellucid.heads.roles.function_scores import POSITIONAL, SINK, SYNTACTIC, Scored
 from pellucid.heads.roles.layers import NO_HEAD, stacked
-from pellucid.heads.roles.sweeping import swept, targets
+from pellucid.heads.roles.sweeping import phrases_of, swept, targets
 from pellucid.results import Array, Coordinate, Result, ResultError, Table
 from pellucid.uncertainty import over_groups
 
@@ -29,33 +30,6 @@ if TYPE_CHECKING:
     from pellucid.collect.head_targets import HeadTargetsView
     from pellucid.corpus import Corpus
     from pellucid.model import Model
-
-PHRASES = {
-    POSITIONAL: "share of words whose largest weight stands at the head's own offset, where there is a word",
-    SYNTACTIC: "share of words whose largest weight finds the head's own dependency relation, where there is one",
-    RARE_WORDS: "share of sentences most of whose words have their largest weight on the least frequent word in sight",
-    SINK: "share of the attention on special tokens and on the first position",
-    INDUCTION: "share of repeated words whose largest weight is on the word that followed before",
-    DUPLICATE: "share of repeated words whose largest weight is on the same word elsewhere",
-}
-NONE = "none"
-"""The label of a head without a function."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """From where on a head has a function; see `functions`."""
-
-    positional: float
-    syntactic: float
-    rare: float
-    rare_times: float
-    sink: float
-    induction: float
-    duplicate: float
-    level: float
-    least: int
-    without: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +50,8 @@ class HeadFunctions(Result):
 
     @property
     def measures(self) -> Mapping[str, str]:
-        return {name: phrase for name, phrase in PHRASES.items() if name in self.axes["measure"]}
+        mine = {name: phrase for name, phrase in PHRASES.items() if name in self.axes["measure"]}
+        return phrases_of(self, mine, signed=[name for name in mine if name != SINK])
 
     @property
     def labels(self) -> dict[str, tuple[str, ...]]:
@@ -107,16 +82,17 @@ def functions(
     source: Found | Model,
     corpus: Corpus | None = None,
     *,
-    positional: float = 0.9,
-    syntactic: float = 0.1,
-    rare: float = 0.5,
-    rare_times: float = 3.0,
-    sink: float = 0.5,
-    induction: float = 0.5,
-    duplicate: float = 0.5,
-    level: float = 0.05,
-    least: int = 20,
-    without: Sequence[str] = ("punct",),
+    positional: float = Rules.positional,
+    syntactic: float = Rules.syntactic,
+    rare: float = Rules.rare,
+    rare_times: float = Rules.rare_times,
+    sink: float = Rules.sink,
+    induction: float = Rules.induction,
+    duplicate: float = Rules.duplicate,
+    level: float = Rules.level,
+    least: int = Rules.least,
+    without: Sequence[str] = Rules.without,
+    weights: str = RAW,
 ) -> HeadFunctions:
     """The functions of every head, from `HeadTargets()` of a sweep, or from a model and a corpus that is swept now.
 
@@ -125,14 +101,15 @@ def functions(
     find the rarest, and `rare_times` as often as by chance (Voita et al. 2019); a sink if `sink` of its attention is on
     special tokens and the first position; and so on for `induction` and `duplicate`. Each must also beat shuffled
     positions with p < `level`, Holm's correction made over all heads (and offsets or relations). Relations with fewer
-    than `least` cases, and those `without`, are not tested.
+    than `least` cases, and those `without`, are not tested. `weights` are raw or effective: of these, the largest is
+    told by the signed numbers, and sinks by absolute values with rows that sum to one.
     """
     rules = Rules(positional, syntactic, rare, rare_times, sink, induction, duplicate, level, least, tuple(without))
-    _check(rules)
-    found = swept(source, corpus)
-    view, mine = targets(found)
+    check(rules)
+    found = swept(source, corpus, weights=weights)
+    view, mine = targets(found, weights)
     keys = list(mine.values())
-    scored, skipped = _all_scores(view, keys, rules)
+    scored, skipped = all_scores(view, keys, rules)
     if not scored:
         raise ResultError(
             "No query sees two words, so no head can show what it looks for; give a corpus with longer sentences."
@@ -143,7 +120,7 @@ def functions(
         "layer": tuple(mine),
         "head": tuple(range(heads)),
     }
-    interval = over_groups(view, lambda part: _again(part, keys, scored), lambda part: part.n(keys[0]))
+    interval = over_groups(view, lambda part: again(part, keys, scored), lambda part: part.n(keys[0]))
     return HeadFunctions(
         axes=axes,
         values=np.stack([each.at_best(each.share) for each in scored.values()]),
@@ -151,81 +128,9 @@ def functions(
         low=interval.low,
         high=interval.high,
         resampled=interval.resampled,
-        provenance=found.provenance("heads.functions", asdict(rules)),
+        provenance=found.provenance("heads.functions", {**asdict(rules), "weights": weights}),
         tables=_tables(view, keys, scored, skipped, rules, axes),
     )
-
-
-def _check(rules: Rules) -> None:
-    for name in ("positional", "rare", "sink", "induction", "duplicate", "level"):
-        value = getattr(rules, name)
-        if not 0 < value <= 1:
-            raise ResultError(f"{name}={value} is a share; give a number over 0, up to 1.")
-    if not -1 < rules.syntactic <= 1 or rules.least < 1 or rules.rare_times < 0:
-        raise ResultError(
-            f"syntactic={rules.syntactic} must be between −1 and 1, least={rules.least} at least 1 and "
-            f"rare_times={rules.rare_times} not below 0."
-        )
-
-
-def _all_scores(view: HeadTargetsView, keys: Sequence[str], rules: Rules) -> tuple[dict[str, Scored], dict[str, str]]:
-    """The scores of every function that the corpus can tell about, and why not of the others."""
-    scored: dict[str, Scored] = {}
-    skipped: dict[str, str] = {}
-    found = _score(view, keys, POSITIONAL)
-    if found.n.sum():
-        scored[POSITIONAL] = found
-    else:
-        skipped[POSITIONAL] = "no query sees two words"
-    relations = scores.relations_of(view, keys, least=rules.least, without=rules.without)
-    if relations:
-        scored[SYNTACTIC] = _score(view, keys, SYNTACTIC, relations)
-    else:
-        some = scores.relations_of(view, keys, least=1, without=())
-        few = f"no relation has {rules.least} cases" if some else "the corpus has no dependency arcs"
-        skipped[SYNTACTIC] = few
-    for function in LINKS:
-        single = _score(view, keys, function)
-        if single.n.max() >= rules.least:
-            scored[function] = single
-        elif function == RARE_WORDS and not view.facts["counted"]:
-            skipped[function] = "the words of the corpus were not counted before the sweep"
-        elif function == RARE_WORDS:
-            skipped[function] = f"fewer than {rules.least} sentences have words that see another"
-        else:
-            skipped[function] = f"fewer than {rules.least} words have such a word in sight"
-    if scored:
-        scored[SINK] = _score(view, keys, SINK)
-    return {name: scored[name] for name in PHRASES if name in scored}, skipped
-
-
-def _again(view: HeadTargetsView, keys: Sequence[str], scored: Mapping[str, Scored]) -> Array:
-    """The scores of part of the text, with every head's own offset and relation kept, [measure, layer, head]."""
-    return np.stack(
-        [whole.at_best(_score(view, keys, function, whole.names).share) for function, whole in scored.items()]
-    )
-
-
-def _score(view: HeadTargetsView, keys: Sequence[str], function: str, relations: Sequence[str] = ()) -> Scored:
-    """One function's scores."""
-    if function == SYNTACTIC:
-        return scores.syntactic(view, keys, relations)
-    if function in (INDUCTION, DUPLICATE):
-        return scores.linked(view, keys, LINKS[function])
-    return {POSITIONAL: scores.positional, RARE_WORDS: scores.rare, SINK: scores.sink}[function](view, keys)
-
-
-def _holds(function: str, found: Scored, rules: Rules) -> Array:
-    """Which heads have a function, [layers, heads]."""
-    share, chance = found.at_best(found.share), found.at_best(found.chance)
-    if function == SYNTACTIC:
-        assert found.baseline is not None
-        large = share >= found.at_best(found.baseline) + rules.syntactic
-    elif function == RARE_WORDS:
-        large = (share >= rules.rare) & (share >= rules.rare_times * chance)
-    else:
-        large = share >= getattr(rules, function)
-    return large & (found.at_best(found.corrected) < rules.level)
 
 
 def _tables(
@@ -237,7 +142,7 @@ def _tables(
     axes: Mapping[str, tuple[Coordinate, ...]],
 ) -> dict[str, Table]:
     grid = {"layer": axes["layer"], "head": axes["head"]}
-    holds = np.stack([_holds(name, found, rules) for name, found in scored.items()])
+    holds = np.stack([holds_of(name, found, rules) for name, found in scored.items()])
     present = np.isfinite(next(iter(scored.values())).share[0])
     tests = {
         "p": np.nan_to_num(np.stack([each.at_best(each.p) for each in scored.values()]), nan=1.0),
@@ -246,7 +151,7 @@ def _tables(
         "holds": holds,
     }
     tables = {
-        "labels": Table(grid, _labels(scored, holds, present)),
+        "labels": Table(grid, labels_of(scored, holds, present)),
         "tests": Table(axes, tests),
         "skipped": Table.of_rows({"function": list(skipped), "why": list(skipped.values())}),
     }
@@ -291,23 +196,3 @@ def _relations(
         "relations": Table({"relation": found.names, **grid}, columns),
         "baselines": Table({"relation": found.names}, at),
     }
-
-
-def _labels(scored: Mapping[str, Scored], holds: Array, present: Array) -> dict[str, Array]:
-    """Main and all functions of every head, and its own offset and relation where these are of its functions."""
-    names = np.array(list(scored))
-    shares = np.stack([each.at_best(each.share) for each in scored.values()])
-    chances = np.stack([each.at_best(each.chance) for each in scored.values()])
-    above = np.where(holds, (shares - chances) / np.maximum(1 - chances, 1e-9), -np.inf)
-    order = np.argsort(-above, axis=0, kind="stable")
-    shape = holds.shape[1:]
-    main, every = (np.where(present, NONE, NO_HEAD).astype(object) for _ in range(2))
-    own: dict[str, Array] = {name: np.full(shape, "", dtype=object) for name in ("offset", "relation")}
-    for place in np.ndindex(*shape):
-        mine = [str(names[at]) for at in order[(slice(None), *place)] if holds[(at, *place)]]
-        if mine:
-            main[place], every[place] = mine[0], "; ".join(mine)
-        for column, function in (("offset", POSITIONAL), ("relation", SYNTACTIC)):
-            if function in mine:
-                own[column][place] = scored[function].names[int(scored[function].best[place])]
-    return {"main": main, "all": every, **own}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from pellucid.collect.effective_weights import RAW
 from pellucid.heads.roles.layers import NO_HEAD, stacked
-from pellucid.heads.roles.sweeping import swept, targets
+from pellucid.heads.roles.sweeping import phrases_of, swept, targets
 from pellucid.results import Array, Coordinate, Result, ResultError, Table
 from pellucid.uncertainty import over_groups
 
@@ -42,7 +43,7 @@ class HeadShapes(Result):
 
     @property
     def measures(self) -> Mapping[str, str]:
-        return {name: phrase for name, phrase in MEASURES.items() if name in self.axes["measure"]}
+        return phrases_of(self, {name: MEASURES[name] for name in MEASURES if name in self.axes["measure"]})
 
     @property
     def classes(self) -> Array:
@@ -57,17 +58,19 @@ def shapes(
     least: float = 0.5,
     times: float = 2.0,
     own: float = 0.9,
+    weights: str = RAW,
 ) -> HeadShapes:
     """The shape of every head's patterns, in the classes of Kovaleva et al. (2019), told by a rule instead of by eye.
 
     With v and d the vertical and diagonal shares above uniform attention, (share − even)/(1 − even): where v + d is
     under `least`, a head is heterogeneous (or block, if the corpus has pairs of sentences and `own` of its attention on
     words stays in the query's own); else it is vertical if v ≥ `times`·d, diagonal if d ≥ `times`·v, otherwise both.
+    `weights` are raw or effective.
     """
     if not (0 < least <= 1 and times >= 1 and 0 < own <= 1):
         raise ResultError(f"least={least} and own={own} are shares, and times={times} must be at least 1.")
-    found = swept(source, corpus)
-    view, mine = targets(found)
+    found = swept(source, corpus, weights=weights)
+    view, mine = targets(found, weights)
     keys = list(mine.values())
     names = [name for name in MEASURES if name != "own sentence" or _pairs(view, keys)]
     values, even = _measured(view, keys, names)
@@ -85,7 +88,7 @@ def shapes(
         low=interval.low,
         high=interval.high,
         resampled=interval.resampled,
-        provenance=found.provenance("heads.shapes", {"least": least, "times": times, "own": own}),
+        provenance=found.provenance("heads.shapes", {"least": least, "times": times, "own": own, "weights": weights}),
         tables={"classes": Table({"layer": axes["layer"], "head": axes["head"]}, {"class": told})},
     )
 

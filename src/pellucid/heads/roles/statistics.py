@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from pellucid.collect.effective_weights import RAW
 from pellucid.heads.roles.layers import stacked
+from pellucid.heads.roles.sweeping import phrases_of
 from pellucid.reading import control, layers, view_with
 from pellucid.results import Array, Coordinate, Result, Table
 from pellucid.uncertainty import over_groups
@@ -40,8 +42,11 @@ class HeadStatistics(Result):
     kind: ClassVar[str] = "heads.statistics"
     gaps: ClassVar[bool] = True
     title: ClassVar[str] = "What attention heads look at"
-    phrases: ClassVar[Mapping[str, str]] = MEASURES
     chance: ClassVar[str] = "uniform attention over all that a query may see"
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        return phrases_of(self, MEASURES)
 
     @property
     def offsets(self) -> Table:
@@ -52,16 +57,17 @@ class HeadStatistics(Result):
         return self.table("offsets")
 
 
-def statistics(found: Found) -> HeadStatistics:
+def statistics(found: Found, *, weights: str = RAW) -> HeadStatistics:
     """Statistics of every head from `HeadCounts()`, with what uniform attention gives and a jackknife interval.
 
     Confidence is the mean over words of the largest weight, special tokens left out as query and key and nothing
     renormalised (Voita et al. 2019); sub-words are summed as keys and averaged as queries (Clark et al. 2019). With a
-    randomly initialised model in the sweep, its values are the table `random model`.
+    randomly initialised model in the sweep, its values are the table `random model`. `weights="effective"` reads
+    `HeadCounts(weights="effective")`: offsets are those of the largest signed number, all else is of absolute values.
     """
     from pellucid.collect.counts import HeadCounts
 
-    chosen, mine = view_with(found, HeadCounts, "pattern", ask="HeadCounts()")
+    chosen, mine = view_with(found, HeadCounts, "pattern", ask="HeadCounts()", weights=weights)
     view: HeadCountsView = chosen
     keys = list(mine.values())
     values = _measured(view, keys)
@@ -83,7 +89,7 @@ def statistics(found: Found) -> HeadStatistics:
         low=interval.low,
         high=interval.high,
         resampled=interval.resampled,
-        provenance=found.provenance("heads.statistics"),
+        provenance=found.provenance("heads.statistics", {"weights": weights}),
         tables=tables,
     )
 

@@ -14,10 +14,11 @@ from pellucid.heads.weighing.measuring import LABELLED, Measured, measured
 from pellucid.model.sites import Site, expand
 from pellucid.neurons.concepts import Concept, as_concept
 from pellucid.neurons.judging.ablating import EVERY, Losses, goal_classes, site_means, site_width, sweep_neurons
+from pellucid.neurons.judging.group_means import over_kept_groups
 from pellucid.neurons.ranking import Ranking, by_site, neuron_names, overall_table
 from pellucid.neurons.sources import Sites, patterns
 from pellucid.results import Provenance, ResultError, Table
-from pellucid.uncertainty import Interval, jackknife
+from pellucid.uncertainty import Interval
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
@@ -246,11 +247,7 @@ def _shares(sums: Array, counts: Array, kept: Array) -> Array:
 
 
 def _bounded(sums: Array, counts: Array) -> tuple[Array, Interval]:
-    groups = np.flatnonzero(counts.sum(axis=0) > 0)
-    whole = _shares(sums, counts, groups)
-    several = len(groups) > 1
-    without = [_shares(sums, counts, groups[groups != group]) if several else whole for group in groups]
-    return whole, jackknife(whole, without, counts[:, groups].sum(axis=0).tolist())
+    return over_kept_groups(lambda kept: _shares(sums, counts, kept), counts.sum(axis=0))
 
 
 def _ranking(found: Measured, names: Sequence[str], lost: Losses, told: dict[str, Any]) -> Ranking:

@@ -15,6 +15,7 @@ from pellucid.heads.weighing.measuring import measured
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.judging.ablating import replaced, site_means
 from pellucid.neurons.judging.ablation import named_sites, provenance
+from pellucid.neurons.judging.group_means import over_kept_groups
 from pellucid.neurons.probing.intervals import accuracies
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.probes import penalties, real_tasks, tested, tested_counts
@@ -23,7 +24,7 @@ from pellucid.neurons.probing.training import Fitted, Settings, Task, fit
 from pellucid.neurons.ranking import Ranking
 from pellucid.neurons.sources import Sites
 from pellucid.results import Result, ResultError, Table
-from pellucid.uncertainty import GROUPS, Interval, jackknife
+from pellucid.uncertainty import GROUPS, Interval
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
@@ -139,12 +140,13 @@ def ablated_in_probe(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
+    pooling: str = "mean",
 ) -> RankingCurves:
     """The accuracy of one trained probe when neurons are set to their mean: the first, last and random of a ranking.
 
     With `keep` all others are, so that the probe reads these alone.
     """
-    reading = Reading(sites, fewest, test, seed, memory)
+    reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, controlled=False) as found:
         names, sizes = _known(ranking, found, cls), numbers(counts, len(found.rows.names))
         tasks = real_tasks(found, 1)
@@ -181,13 +183,14 @@ def trained_anew(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
+    pooling: str = "mean",
 ) -> RankingCurves:
     """The accuracy of probes trained on the first, last and random neurons of a ranking alone, all in one training.
 
     The table `smallest` has the smallest number of first neurons whose probe is within `within` (and 2, 5 times that)
     of the accuracy of all neurons; 0 where none of `counts` suffices.
     """
-    reading = Reading(sites, fewest, test, seed, memory)
+    reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, controlled=False) as found:
         names, sizes = _known(ranking, found, cls), numbers(counts, len(found.rows.names))
         place = {name: at for at, name in enumerate(found.rows.names)}
@@ -255,10 +258,7 @@ def _means(parts: Array, out_of: Array) -> tuple[Array, Interval]:
     def share(kept: Array) -> Array:
         return parts[..., kept].sum(axis=-1) / out_of[kept].sum()
 
-    groups = np.flatnonzero(out_of)
-    several = len(groups) > 1
-    without = [share(groups[groups != group]) if several else np.empty(0) for group in groups]
-    return share(groups), jackknife(share(groups), without, out_of[groups].tolist())
+    return over_kept_groups(share, out_of)
 
 
 def _known(ranking: Ranking, found: Material, cls: str | None) -> list[str]:

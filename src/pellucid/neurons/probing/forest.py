@@ -37,6 +37,7 @@ def forest(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
+    pooling: str = "mean",
 ) -> Ranking:
     """Neurons by the Gini importance of scikit-learn's random forest, mean over forests that each leave out a tenth.
 
@@ -46,7 +47,7 @@ def forest(
     """
     if trees < 1 or not 1 <= seeds <= GROUPS:
         raise ResultError(f"trees={trees}, seeds={seeds} make no forest; use 1 or more trees and 1 to {GROUPS} seeds.")
-    reading = Reading(sites, fewest, test, seed, memory)
+    reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, controlled=False) as found:
         real, shuffled, accuracy = zip(*(_grown(found, fold, trees, rows, seed) for fold in range(seeds)), strict=True)
         told = {"method": "forest", "trees": trees, "seeds": seeds, "rows": rows, **asdict(reading)}

@@ -87,23 +87,28 @@ def gaussian(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
+    pooling: str = "mean",
+    preset: str | None = None,
 ) -> GaussianProbe:
     """Selects `count` neurons greedily by Gaussians of the classes, and tests every prefix of them.
 
     Gaussians are fitted on nine tenths of the documents to learn from; of the other tenth, at most `held` words decide
     which neuron is chosen, `by` likelihood, information or accuracy. Accuracy and information are of the documents for
-    testing. Chance is the mean of five random orders of the neurons.
+    testing. Chance is the mean of five random orders of the neurons. `preset="neurox"` chooses, as that library does,
+    on words that the Gaussians were fitted on.
     """
-    with opened(source, corpus, concept, Reading(sites, fewest, test, seed, memory), controlled=False) as found:
+    with opened(
+        source, corpus, concept, Reading(sites, fewest, test, seed, memory, pooling), controlled=False
+    ) as found:
         _check_size(found)
         made = class_gaussians(found.rows, found.data.goals, found.split.without(0), len(found.data.classes))
         dice = np.random.default_rng([seed, 3])
-        numbers = np.flatnonzero(found.split.fold == 0)
+        numbers = np.flatnonzero(found.split.without(0) if preset == "neurox" else found.split.fold == 0)
         numbers = np.sort(dice.choice(numbers, min(held, len(numbers)), replace=False))
         rows, goals = found.rows.take(numbers), found.data.goals[numbers]
         chosen = select(made, rows, goals, min(count, len(found.rows.names)), by=by)
         orders = [dice.permutation(_alive(made))[: len(chosen.picks)] for _ in range(DRAWS)]
-        told = {"count": count, "by": by, "held": len(numbers), "test": test, "fewest": fewest}
+        told = {"preset": preset, "count": count, "by": by, "held": len(numbers), "test": test, "fewest": fewest}
         return _result(found, made, chosen.picks, chosen.scores, orders, told, seed)
 
 
@@ -114,9 +119,10 @@ def by_gaussians(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
+    pooling: str = "mean",
 ) -> Ranking:
     """Neurons in the order in which Gaussians choose them, with the defaults of `gaussian`."""
-    return gaussian(source, corpus, concept=concept, sites=sites, seed=seed).ranking()
+    return gaussian(source, corpus, concept=concept, sites=sites, seed=seed, pooling=pooling).ranking()
 
 
 def class_gaussians(rows: Rows, goals: Array, wanted: Array, classes: int) -> Gaussians:

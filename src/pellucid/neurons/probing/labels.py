@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.collect.labelled_store import check_rows
 from pellucid.collect.words import all_words
 from pellucid.errors import CorpusError, listing
 from pellucid.neurons.concepts import OTHER, Concept
@@ -63,6 +64,7 @@ class Split:
 
 def labelled(store: Store, concept: Concept, *, fewest: int = 20) -> Labelled:
     """The class of every row of a store; classes with fewer than `fewest` rows are left out and counted."""
+    check_rows(store, concept)
     concept = _prepared(store, concept)
     values: list[str | None] = []
     words: list[str] = []

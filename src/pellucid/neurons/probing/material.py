@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.collect.collector import keys, split_key
+from pellucid.collect.sentence_rows import is_whole
 from pellucid.collect.store import Store
 from pellucid.errors import listing
 from pellucid.neurons.concepts import Concept, as_concept
@@ -32,7 +33,7 @@ class Reading:
 
     `sites` are those to read (default: all of a store; residual stream and MLP units of a model). Classes with fewer
     than `fewest` words are left out. A share `test` of the words is for testing, by whole documents, drawn with `seed`.
-    At most `memory` bytes of rows are held at a time.
+    At most `memory` bytes of rows are held at a time. `pooling` makes rows of a model's words, or of whole sentences.
     """
 
     sites: Sites = None
@@ -40,6 +41,7 @@ class Reading:
     test: float = 0.2
     seed: int = 0
     memory: int = MEMORY
+    pooling: str = "mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,8 @@ def opened(
     if corpus is None:
         raise ResultError(f"The model {source.name!r} alone shows nothing; give a corpus to read, or a store.")
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
-        store = kept(source, corpus, Path(folder) / "store", reading, controlled)
+        text = corpus.labelled(chosen) if is_whole(reading.pooling) else corpus
+        store = kept(source, text, Path(folder) / "store", reading, controlled)
         yield material(store, chosen, reading, controlled=controlled)
 
 
@@ -113,7 +116,10 @@ def kept(model: Model, corpus: Corpus, folder: Path, reading: Reading, controlle
 
     models = [model, Model.random_like(model, reading.seed)] if controlled else [model]
     sites = patterns(reading.sites) or usual_sites(model.sites)
-    return build_store(models, corpus, folder, sites, dtype="float32", long="window", progress=False)
+    long = "truncate" if is_whole(reading.pooling) else "window"
+    return build_store(
+        models, corpus, folder, sites, dtype="float32", long=long, pooling=reading.pooling, progress=False
+    )
 
 
 def material(

@@ -52,6 +52,7 @@ def per_layer(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
+    pooling: str = "mean",
     device: str = "cpu",
 ) -> LayerProbes:
     """A probe of a concept on each site, with majority, random-initialised model, control task and selectivity.
@@ -59,7 +60,7 @@ def per_layer(
     All probes of a model learn in one training: each reads the neurons of its own site.
     """
     settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, seed=seed, device=device)
-    with opened(source, corpus, concept, Reading(sites, fewest, test, seed, memory), random=random) as found:
+    with opened(source, corpus, concept, Reading(sites, fewest, test, seed, memory, pooling), random=random) as found:
         assert found.twin is not None
         names = list(by_site(found.rows.names))
         owner = np.array([name.rpartition(":")[0] for name in found.rows.names])

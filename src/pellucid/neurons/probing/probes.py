@@ -21,7 +21,7 @@ from pellucid.neurons.probing.rows import MEMORY, Rows
 from pellucid.neurons.probing.training import Fitted, Settings, Task, fit
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.neurons.sources import Sites
-from pellucid.results import Result, ResultError, Table
+from pellucid.results import Provenance, Result, ResultError, Table
 from pellucid.uncertainty import GROUPS
 
 if TYPE_CHECKING:
@@ -60,25 +60,30 @@ class Probe(Result):
 
     def ranking(self) -> Ranking:
         """The neurons by the weights of the probe; overall is Σ over classes of |weight|."""
-        table = self.weights
-        classes, neurons = table.axes["class"], table.axes["neuron"]
-        chosen = [place for place, name in enumerate(classes) if name != OTHER]
-        each = self.table("neurons").columns
-        low, high = (each.get(name) for name in ("low", "high"))
-        told = self.provenance.arguments
-        interval = [table.columns[name][chosen] if name in table.columns else None for name in ("low", "high")]
-        unit = str(told["learned"]) if interval[0] is not None else "no interval: a single probe was trained"
-        return Ranking(
-            axes={"class": tuple(classes[place] for place in chosen), "neuron": neurons},
-            values=table.columns["weight"][chosen],
-            null=table.columns["control"][chosen],
-            low=interval[0],
-            high=interval[1],
-            resampled=unit,
-            provenance=replace(self.provenance, arguments={**told, "method": f"probe-{told['penalty']}"}),
-            tables={"overall": overall_table([str(name) for name in neurons], each["score"], null=each["control"],
-                                             low=low, high=high)},
-        )  # fmt: skip
+        return weight_ranking(self.tables, self.provenance)
+
+
+def weight_ranking(tables: Mapping[str, Table], origin: Provenance) -> Ranking:
+    """The ranking of the weights of a probe, from its tables `weights` and `neurons`."""
+    table = tables["weights"]
+    classes, neurons = table.axes["class"], table.axes["neuron"]
+    chosen = [place for place, name in enumerate(classes) if name != OTHER]
+    each = tables["neurons"].columns
+    low, high = (each.get(name) for name in ("low", "high"))
+    told = origin.arguments
+    interval = [table.columns[name][chosen] if name in table.columns else None for name in ("low", "high")]
+    unit = str(told["learned"]) if interval[0] is not None else "no interval: a single probe was trained"
+    return Ranking(
+        axes={"class": tuple(classes[place] for place in chosen), "neuron": neurons},
+        values=table.columns["weight"][chosen],
+        null=table.columns["control"][chosen],
+        low=interval[0],
+        high=interval[1],
+        resampled=unit,
+        provenance=replace(origin, arguments={**told, "method": f"probe-{told['penalty']}"}),
+        tables={"overall": overall_table([str(name) for name in neurons], each["score"], null=each["control"],
+                                         low=low, high=high)},
+    )  # fmt: skip
 
 
 def probe(
@@ -99,6 +104,7 @@ def probe(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
+    pooling: str = "mean",
     device: str = "cpu",
     progress: bool | None = None,
 ) -> Probe:
@@ -112,7 +118,7 @@ def probe(
     settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, batch=batch, seed=seed, device=device)
     if not 1 <= seeds <= GROUPS:
         raise ResultError(f"seeds={seeds} cannot be trained; use 1 to {GROUPS}: each leaves out another tenth.")
-    reading = Reading(sites, fewest, test, seed, memory)
+    reading = Reading(sites, fewest, test, seed, memory, pooling)
     with Progress(progress) as shown, opened(source, corpus, concept, reading, random=random) as found:
         assert found.twin is not None
         classes = len(found.data.classes)
@@ -250,6 +256,17 @@ def _word_table(found: Material, counts: Array) -> Table:
     return Table({"class": found.data.classes}, {"learned": learned, "tested": counts.sum(axis=0).astype(np.int64)})
 
 
+def _of_arrays(source: Store, concept: str | Concept, sites: Sites, penalty: str, seed: int, seeds: int = 3) -> Ranking:
+    settings = Settings(*penalties(penalty, 1e-3, 1e-3), seed=seed)
+    with opened(source, None, concept, Reading(sites, seed=seed), controlled=False) as found:
+        tasks = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)]
+        trained = fit(found.rows, tasks, len(found.data.classes), settings)
+        unit = found.data.unit.removesuffix("s")
+        told = {"penalty": penalty, **asdict(settings), "seeds": seeds,
+                "learned": over_folds(trained.weights[:seeds], unit=unit).resampled}  # fmt: skip
+        return weight_ranking(weight_tables(found, trained, seeds), found.provenance("neurons.probe", told, seed))
+
+
 def by_elastic_probe(
     source: Store | Model,
     corpus: Corpus | None = None,
@@ -257,10 +274,21 @@ def by_elastic_probe(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
+    pooling: str = "mean",
     penalty: str = "elastic",
 ) -> Ranking:
-    """Neurons by the weights of a probe with both penalties, trained with the defaults of `probe`."""
-    return probe(source, corpus, concept=concept, sites=sites, seed=seed, penalty=penalty, progress=False).ranking()
+    """Neurons by the weights of a probe with both penalties, trained with the defaults of `probe`.
+
+    Arrays have no model and so no random twin; their weights stand beside those of the control task all the same.
+    """
+    from pellucid.neurons.arrays import ArrayStore
+
+    if isinstance(source, ArrayStore):
+        return _of_arrays(source, concept, sites, penalty, seed)
+    found = probe(
+        source, corpus, concept=concept, sites=sites, seed=seed, penalty=penalty, pooling=pooling, progress=False
+    )
+    return found.ranking()
 
 
 by_l1_probe = partial(by_elastic_probe, penalty="l1")

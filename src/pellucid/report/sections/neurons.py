@@ -74,21 +74,27 @@ def _sites(sheet: Sheet, subject: Subject, result: SelectiveUnits) -> None:
             "model" if model == subject.model.name else "control model",
             units,
             silent,
+            wide,
+            narrow,
             Cell(share(mean), mean),
             Cell(share(chance), chance),
             Cell(share(chosen), chosen),
             Cell(share(by_chance), by_chance),
         )
-        for model, site, units, silent, mean, chance, chosen, by_chance in zip(*columns.values(), strict=True)
+        for model, site, units, silent, wide, narrow, mean, chance, chosen, by_chance in zip(
+            *columns.values(), strict=True
+        )
     ]
+    kinds = ["silent", "high variance", "low variance"]
     names = ["mean share", "by chance", "selective", "selective by chance"]
     sheet.table(
-        ["site", "of", "units", "silent", *names],
+        ["site", "of", "units", *kinds, *names],
         rows,
-        caption="Share of the most frequent word among a unit's contexts, and how many units have a larger share than "
-        "99% of chance draws.",
+        caption="Units that never change (silent), those whose standard deviation is three times the median of their "
+        "site or a third of it; the share of the most frequent word among a unit's contexts, and how many units have a "
+        "larger share than 99% of chance draws. `pellucid neurons survey` has more kinds of units.",
         name="neuron_sites",
-        right=["units", "silent", *names],
+        right=["units", *kinds, *names],
     )
     own = [place for place, model in enumerate(columns["model"]) if model == subject.model.name]
     other = [place for place in range(len(rows)) if place not in own]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pellucid.collect.effective_weights import RAW
 from pellucid.views.interactive.reading import read
 from pellucid.views.interactive.view import View, make, shown_text
 from pellucid.views.interactive.weights import check_quality
@@ -24,15 +25,17 @@ def head_view(
     generate: int = 0,
     layers: Iterable[int] | None = None,
     quality: float = 1.0,
+    weights: str = RAW,
     title: str | None = None,
     state: Mapping[str, Any] | None = None,
 ) -> View:
     """Where chosen heads look, token by token (Vig 2019).
 
     `pair` is a second sentence, `target` what a decoder reads, `generate` continues the text by so many tokens. With
-    `quality` below 1, each row keeps its largest weights up to that share of its total, and says what it dropped.
+    `quality` below 1, each row keeps its largest weights up to that share of its total, and says what it dropped. With
+    `weights="effective"`, absolute values of effective attention are drawn, and its negative part is there beside them.
     """
-    options = _Options(pair, target, generate, layers, quality, title, state)
+    options = _Options(pair, target, generate, layers, quality, title, state, weights)
     return _view(model, text, "heads", options)
 
 
@@ -45,11 +48,12 @@ def model_view(
     generate: int = 0,
     layers: Iterable[int] | None = None,
     quality: float = 1.0,
+    weights: str = RAW,
     title: str | None = None,
     state: Mapping[str, Any] | None = None,
 ) -> View:
     """All heads of all layers at once, to be sorted and coloured by what they do (options as in `head_view`)."""
-    options = _Options(pair, target, generate, layers, quality, title, state)
+    options = _Options(pair, target, generate, layers, quality, title, state, weights)
     return _view(model, text, "model", options)
 
 
@@ -85,11 +89,12 @@ class _Options:
         quality: float,
         title: str | None,
         state: Mapping[str, Any] | None,
+        weights: str = RAW,
     ) -> None:
         check_quality(quality)
         self.pair, self.target, self.generate = pair, target, generate
         self.layers = None if layers is None else layers if isinstance(layers, int) else tuple(layers)
-        self.quality, self.title, self.state = quality, title, state
+        self.quality, self.title, self.state, self.weights = quality, title, state, weights
 
 
 def _view(model: Model, text: str, mode: str, options: _Options) -> View:
@@ -98,7 +103,8 @@ def _view(model: Model, text: str, mode: str, options: _Options) -> View:
 
     pattern_sites(model)
     reading = read(model, text, pair=options.pair, target=options.target, generate=options.generate)
-    scene = Scene(model, reading, layers=options.layers, quality=options.quality)  # pyright: ignore[reportArgumentType]
+    layers: Any = options.layers
+    scene = Scene(model, reading, layers=layers, quality=options.quality, weights=options.weights)
     built = scene.build(scene.look(vectors=mode == "neurons"))
     notes = [*([LATER] if scene.large else []), *built.notes]
     if mode == "neurons" and not any(block["vectors"] for block in built.panel["blocks"]):

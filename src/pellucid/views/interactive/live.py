@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pellucid.errors import PellucidError, listing
 from pellucid.views.interactive.payload import Chunk
-from pellucid.views.interactive.scene import WEIGHTING, Block, Scene
+from pellucid.views.interactive.scene import Block, Scene
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +31,7 @@ class Live:
         self._scenes = tuple(scenes)
         self._lock = threading.RLock()
         self._chunks: OrderedDict[tuple[int, str, int], Mapping[str, Chunk]] = OrderedDict()
-        self._exact: OrderedDict[tuple[int, str, int, int], Tensor] = OrderedDict()
+        self._exact: OrderedDict[tuple[int, str, str, int, int], Tensor] = OrderedDict()
 
     @property
     def large(self) -> bool:
@@ -62,18 +62,21 @@ class Live:
         which = _number(head, range(found.heads[number]), "head")
         whole = 4 * found.heads[number] * rows * columns <= _EXACT
         with self._lock:
-            key = (scene.panel, found.name, number, -1 if whole else row)
+            key = (scene.panel, found.name, weighting, number, -1 if whole else row)
             if key not in self._exact:
-                self._exact[key] = scene.exact(found, number, slice(None) if whole else slice(row, row + 1))
+                rows_ = slice(None) if whole else slice(row, row + 1)
+                self._exact[key] = scene.exact(found, number, rows_, weighting)
             _used(self._exact, key, LAYERS if whole else 16 * LAYERS)
             return self._exact[key][which, row if whole else 0].numpy()
 
     def _place(self, panel: Any, block: Any, weighting: Any, layer: Any) -> tuple[Scene, Block, int]:
         """The scene, block and layer that a question names."""
         scene = self._scenes[_number(panel, range(len(self._scenes)), "panel")]
-        if block not in scene.blocks or weighting != WEIGHTING:
+        if block not in scene.blocks or weighting not in scene.blocks[block].weightings:
+            known = next(iter(scene.blocks.values())).weightings
             raise PellucidError(
-                f"There is no {weighting!r} of block {block!r}; this view has {WEIGHTING!r} of {listing(scene.blocks)}."
+                f"There is no {weighting!r} of block {block!r}; this view has {listing(map(repr, known))} of "
+                f"{listing(scene.blocks)}."
             )
         found = scene.blocks[block]
         return scene, found, _number(layer, found.layers, "layer")

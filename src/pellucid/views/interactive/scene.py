@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.collect.effective_weights import EFFECTIVE, RAW, Meeting, check_weights, normalised
+from pellucid.collect.null_space import check_numbers, effective
 from pellucid.errors import PellucidError, SiteError, listing
 from pellucid.model.sites import Site, describe
 from pellucid.views.interactive import statistics
@@ -26,8 +28,18 @@ if TYPE_CHECKING:
 
     from pellucid.model import Model
 
-WEIGHTING = "attention"
-ABOUT = "Attention weights: how much each query takes from each key; a row sums to 1."
+ATTENTION, ABSOLUTE, NEGATIVE = "attention", "effective", "negative"
+ABOUT = {ATTENTION: "Attention weights: how much each query takes from each key; a row sums to 1."}
+EFFECTIVE_ABOUT = {
+    ABSOLUTE: "Effective attention, which gives the same output without the part that has no effect: absolute values. "
+    "Rows do not sum to 1.",
+    NEGATIVE: "Where effective attention is below zero: absolute values; positive ones are left out.",
+}
+SIGNED = (
+    "Weights are effective attention: what is left of attention without the part that has no effect on a head's "
+    "output. It has signs; absolute values are drawn, and the weights called “negative” show what is below "
+    "zero. Its statistics are of absolute values with rows that sum to one."
+)
 THUMB = 48
 LARGEST = 144 * 1500**2
 """Weights that are held in a page or a notebook; more are made when they are looked at."""
@@ -54,6 +66,7 @@ class Block:
     strip: int
     thumb: int
     quality: float
+    weightings: Mapping[str, str]
 
     @property
     def layers(self) -> list[int]:
@@ -75,7 +88,7 @@ class Block:
             "keys": self.keys,
             "layers": self.layers,
             "heads": [self.heads[layer] for layer in self.layers],
-            "weightings": {WEIGHTING: ABOUT},
+            "weightings": dict(self.weightings),
             "strip": self.strip,
             "quality": self.quality,
             "thumb": self.thumb,
@@ -104,16 +117,31 @@ class Scene:
     """The attention of one model on one text: blocks of heads, and the passes that read them."""
 
     def __init__(
-        self, model: Model, reading: Reading, *, layers: Iterable[int] | None, quality: float, panel: int = 0
+        self,
+        model: Model,
+        reading: Reading,
+        *,
+        layers: Iterable[int] | None,
+        quality: float,
+        panel: int = 0,
+        weights: str = RAW,
     ) -> None:
-        self.model, self.reading, self.panel = model, reading, panel
-        self.blocks = {block.name: block for block in _blocks(model, reading.tokens, layers, quality)}
+        check_weights(weights)
+        self.model, self.reading, self.panel, self.effective = model, reading, panel, weights == EFFECTIVE
+        about = EFFECTIVE_ABOUT if self.effective else ABOUT
+        self.blocks = {block.name: block for block in _blocks(model, reading.tokens, layers, quality, about)}
+        if self.effective:
+            _check_values(model, [site for block in self.blocks.values() for site in block.sites.values()])
 
     @property
     def weights(self) -> int:
         """Weights of all heads."""
         return sum(
-            sum(block.heads.values()) * len(self.tokens(block)[0]) * len(self.tokens(block)[1]) // (1 + block.causal)
+            len(block.weightings)
+            * sum(block.heads.values())
+            * len(self.tokens(block)[0])
+            * len(self.tokens(block)[1])
+            // (1 + block.causal)
             for block in self.blocks.values()
         )
 
@@ -142,12 +170,14 @@ class Scene:
             extra = (more or {}).get(name, {})
             own = statistics.table(seen.facts[name], self.tokens(block)[1], sunk[block.keys], own=block.own)
             added = [_filled(block, values) for _, values in extra.values()]
-            chunks[f"t/{self.panel}/{name}/{WEIGHTING}"] = deflated(seen.thumbs[name].tobytes())
+            for weighting in block.weightings:
+                chunks[f"t/{self.panel}/{name}/{weighting}"] = deflated(seen.thumbs[name, weighting].tobytes())
             chunks[f"s/{self.panel}/{name}"] = numbers(np.concatenate([own, *added]), "<f4")
             vectors = None if seen.vectors is None else seen.vectors.told(block)
             told.append(block.told(vectors, {name: about for name, (about, _) in extra.items()}))
         chunks.update({name: seen.chunks[name] for name in sorted(seen.chunks, key=self._order)})
-        notes = [*self.reading.notes, *([] if seen.vectors is None else seen.vectors.notes()), statistics.SINKS]
+        notes = [*self.reading.notes, *([SIGNED] if self.effective else [])]
+        notes += [*([] if seen.vectors is None else seen.vectors.notes()), statistics.SINKS]
         panel = {
             "name": shown_name(self.model),
             "model": self.model.name,
@@ -161,18 +191,42 @@ class Scene:
         """All weights of one layer, from a pass of its own."""
         return Seen(self, keep=True, only=(block, layer)).chunks
 
-    def exact(self, block: Block, layer: int, rows: slice) -> Tensor:
+    def exact(self, block: Block, layer: int, rows: slice, weighting: str) -> Tensor:
         """The model's own weights of some query rows of a layer, [H, rows, keys], from a pass of its own."""
 
         found: list[Tensor] = []
+        waiting = Meeting([str(block.sites[layer])])
 
-        def taken(_: Site, pattern: Tensor) -> None:
-            found.append(pattern[0, :, rows].float().cpu().clone())
-            raise _Enough
+        def taken(site: Site, tensor: Tensor) -> None:
+            drawn = self.drawn(site, tensor, waiting, causal=block.causal)
+            if drawn is not None:
+                found.append(drawn[1][weighting][:, rows].float().cpu().clone())
+                raise _Enough
 
         with suppress(_Enough):
-            self.model.run(self.reading.batch, [block.sites[layer]], reduce=taken, logits=False)
+            self.model.run(self.reading.batch, self.read([block.sites[layer]]), reduce=taken, logits=False)
         return found[0]
+
+    def read(self, sites: Iterable[Site]) -> list[Site]:
+        """The sites that weights at some patterns are made of."""
+        return [each for site in sites for each in ((site, site.beside("value")) if self.effective else (site,))]
+
+    def drawn(
+        self, site: Site, tensor: Tensor, waiting: Meeting, *, causal: bool
+    ) -> tuple[Tensor, dict[str, Tensor]] | None:
+        """What is measured of a layer's weights [H, queries, keys], and what is drawn of them by weighting; nothing as
+        long as its values have not come."""
+        if not self.effective:
+            weights = checked(tensor, str(site), causal=causal)
+            return weights, {ATTENTION: weights}
+        met = waiting.met(str(site), tensor)
+        if met is None:
+            return None
+        name, pattern, values = met
+        weights = checked(pattern, name, causal=causal)
+        check_numbers(weights, values[0], name)
+        signed = effective(weights, values[0]).float()
+        return normalised(signed), {ABSOLUTE: signed.abs(), NEGATIVE: (-signed).clamp(min=0)}
 
     def _sinks(self, facts: Mapping[str, list[statistics.LayerFacts]]) -> dict[str, list[int]]:
         """Sinks of every token list, from the blocks whose keys it is."""
@@ -210,7 +264,7 @@ class Seen:
     ) -> None:
         self.scene, self.keep, self.vectors, self.beside, self.only = scene, keep, vectors, beside, only
         self.chunks: dict[str, Chunk] = {}
-        self.thumbs: dict[str, Any] = {}
+        self.thumbs: dict[tuple[str, str], Any] = {}
         self._measured: dict[tuple[str, int], statistics.LayerFacts] = {}
         self._gauges: dict[str, statistics.Gauge] = {}
         self._places: dict[Site, tuple[Block, int]] = {}
@@ -220,7 +274,8 @@ class Seen:
             self._places.update({site: (block, layer) for layer, site in block.sites.items()})
             self._gauges[block.name] = statistics.Gauge(*scene.tokens(block), causal=block.causal)
             shape = (len(block.layers), max(block.heads.values()), block.thumb, block.thumb)
-            self.thumbs[block.name] = np.zeros(shape, np.uint8)
+            self.thumbs.update({(block.name, each): np.zeros(shape, np.uint8) for each in block.weightings})
+        self._waiting = Meeting([str(site) for site in self._places])
         self._run()
 
     @property
@@ -230,14 +285,16 @@ class Seen:
         return {name: [self._measured[name, layer] for layer in block.layers] for name, block in blocks.items()}
 
     def _run(self) -> None:
-        sites: list[Site] = [*self._places, *([] if self.vectors is None else self.vectors.sites)]
+        read = self.scene.read(self._places)
+        sites: list[Site] = [*read, *([] if self.vectors is None else self.vectors.sites)]
         workers = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
         waiting: list[Future[dict[str, Chunk]]] = []
 
         def reduce(site: Site, tensor: Tensor) -> None:
-            if site in self._places:
-                waiting.extend(self._pattern(site, tensor, workers))
-                if self.only is not None:
+            if site in read:
+                made = self._pattern(site, tensor, workers)
+                waiting.extend(made or [])
+                if self.only is not None and made is not None:
                     raise _Enough
                 return
             assert self.vectors is not None
@@ -253,29 +310,37 @@ class Seen:
         if self.vectors is not None:
             self.chunks.update(self.vectors.chunks())
 
-    def _pattern(self, site: Site, tensor: Tensor, workers: ThreadPoolExecutor) -> list[Future[dict[str, Chunk]]]:
-        block, layer = self._places[site]
-        weights = checked(tensor, str(site), causal=block.causal)
+    def _pattern(
+        self, site: Site, tensor: Tensor, workers: ThreadPoolExecutor
+    ) -> list[Future[dict[str, Chunk]]] | None:
+        """Chunks of a layer in the making; None as long as its values have not come."""
+        site_of_weights = site.beside("pattern")
+        block, layer = self._places[site_of_weights]
+        read = self.scene.drawn(site, tensor, self._waiting, causal=block.causal)
+        if read is None:
+            return None
+        weights, drawn = read
         queries, keys = self.scene.tokens(block)
         assert tuple(weights.shape) == (block.heads[layer], len(queries), len(keys)), (site, weights.shape)
         if self.beside is not None:
             self.beside(block, layer, weights)
         if self.vectors is not None:
-            self.vectors.see(site, weights)
-        packed = coded(weights, block.quality)
+            self.vectors.see(site_of_weights, weights)
+        packed = {name: coded(each, block.quality) for name, each in drawn.items()}
         if self.only is None:
             self._measured[block.name, layer] = self._gauges[block.name].measure(weights)
             place = block.layers.index(layer)
-            self.thumbs[block.name][place, : block.heads[layer]] = packed.thumbnails(block.thumb)
+            for name, each in packed.items():
+                self.thumbs[block.name, name][place, : block.heads[layer]] = each.thumbnails(block.thumb)
         if not self.keep:
             return []
 
-        def head(number: int) -> dict[str, Chunk]:
-            stem = f"a/{self.scene.panel}/{block.name}/{WEIGHTING}/{layer}/{number}"
-            made = packed.head(number, causal=block.causal, rows=block.strip)
+        def head(weighting: str, number: int) -> dict[str, Chunk]:
+            stem = f"a/{self.scene.panel}/{block.name}/{weighting}/{layer}/{number}"
+            made = packed[weighting].head(number, causal=block.causal, rows=block.strip)
             return {f"{stem}/{place}": chunk for place, chunk in enumerate(made)}
 
-        return [workers.submit(head, number) for number in range(block.heads[layer])]
+        return [workers.submit(head, name, number) for name in packed for number in range(block.heads[layer])]
 
 
 def _filled(block: Block, values: list[Any]) -> Any:
@@ -298,7 +363,24 @@ def pattern_sites(model: Model) -> list[Site]:
     return found
 
 
-def _blocks(model: Model, tokens: Mapping[str, TokenList], layers: Iterable[int] | None, quality: float) -> list[Block]:
+def _check_values(model: Model, sites: Iterable[Site]) -> None:
+    """Raises where effective attention is asked of a layer whose values are not shown."""
+    for site in sites:
+        if site.beside("value") not in model.sites:
+            why = next((reason for name, reason in model.missing.items() if "value" in name), "it has none")
+            raise SiteError(
+                f"Effective attention needs the values of {site}, and {model.name!r} does not show them ({why}); look "
+                "at its raw weights."
+            )
+
+
+def _blocks(
+    model: Model,
+    tokens: Mapping[str, TokenList],
+    layers: Iterable[int] | None,
+    quality: float,
+    weightings: Mapping[str, str],
+) -> list[Block]:
     """The blocks of heads of a model, with the layers asked for."""
     sites = pattern_sites(model)
     asked = _asked_layers(layers, sites)
@@ -320,6 +402,7 @@ def _blocks(model: Model, tokens: Mapping[str, TokenList], layers: Iterable[int]
                 strip=strip_rows(rows, columns),
                 thumb=min(THUMB, max(rows, columns)),
                 quality=float(quality),
+                weightings=weightings,
             )
         )
     return found

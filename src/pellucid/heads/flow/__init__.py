@@ -1,0 +1,1 @@
+"""How information flows from token to token, layer by layer: rollout, flow, norms and attribution of attention."""

@@ -1,0 +1,1 @@
+"""The study of neurons: published findings about which neurons carry linguistic concepts, judged on any models."""

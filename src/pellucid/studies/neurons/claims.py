@@ -1,0 +1,279 @@
+"""Claims of the tutorial on neurons about one model: probes, small sets, layers, classes; judged by stated rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pellucid.studies.heads import rules
+from pellucid.studies.heads.rules import Number
+from pellucid.studies.heads.verdicts import told
+from pellucid.studies.neurons.claims_across import across_claims
+from pellucid.studies.neurons.claims_methods import method_claims
+from pellucid.studies.neurons.measuring import FIRST, first_of
+from pellucid.studies.neurons.tables import BARS, CONCEPTS, Case
+from pellucid.studies.neurons.verdicts import (
+    CLOSED,
+    NeuronClaim,
+    apart,
+    count_near,
+    relative,
+    slide,
+    total_of,
+)
+
+SMALL, REDUNDANT, NEAR = 0.04, 0.15, 0.99
+"""Shares of neurons that are said to suffice for parts of speech, and for transfer; and of the accuracy of all that
+counts as the same."""
+SOME = 0.1
+"""A kind of neurons is there where it is at least a tenth."""
+
+
+def claims(cases: Sequence[Case]) -> list[NeuronClaim]:
+    """Every claim on every model, claim by claim, and those that compare models."""
+    makers: list[Callable[[Case], NeuronClaim | None]] = [
+        *(lambda case, name=name: _controls(case, name) for name in CONCEPTS),
+        _small,
+        _better_than_random,
+        _redundant,
+        _complex_takes_more,
+        _lower,
+        _complex_higher,
+        _hidden,
+        _closed_classes,
+        _exclusive,
+        _experts,
+    ]
+    found = [claim for make in makers for case in cases if (claim := make(case)) is not None]
+    return [*found, *method_claims(cases), *across_claims(cases)]
+
+
+def _controls(case: Case, concept: str) -> NeuronClaim:
+    grid = case.grids[f"probe {concept}"]
+    every = str(grid.columns[0])
+    accuracy = grid.at("accuracy", every)
+    beside = {
+        "most frequent class": accuracy.chance,
+        "random model": grid.at("random model", every).value,
+        "control task": grid.at("control task", every).value,
+    }
+    worst = max(beside, key=lambda name: beside[name])
+    number = Number(accuracy.value, beside[worst], accuracy.low, accuracy.high)
+    rest = "; ".join(f"{name} {beside[name]:.0%}" for name in beside if name != worst)
+    return NeuronClaim(
+        f"A probe tells the {CONCEPTS[concept]} of words better than all of its controls.",
+        "Accuracy of a probe on all neurons of the stream that were read, in documents that it did not learn from: its "
+        "interval lies above the highest of most frequent class, random model and control task.",
+        f"{told(number, per_cent=True, against=worst)}; {rest}; selectivity "
+        f"{told(grid.at('selectivity', every, chance=0.0), per_cent=True)}",
+        number.above(),
+        case.name,
+        slide("Overall Performance"),
+        "the probe should be substantially higher than majority class, random representations and control tasks",
+        number,
+    )
+
+
+def _set(case: Case, concept: str, share: float) -> tuple[int, int, Number]:
+    """A share of the neurons: how many, of how many, and what they keep of the accuracy of all."""
+    grid, total = case.grids[f"anew {concept}"], case.neurons
+    count = count_near(grid, share, total)
+    return count, total, relative(grid, "top", count, case.numbers[f"whole {concept}"], NEAR)
+
+
+def _few(case: Case, share: float, claim: str, title: str, published: str) -> NeuronClaim:
+    count, total, number = _set(case, "pos", share)
+    return NeuronClaim(
+        claim,
+        f"A probe of the part of speech trained on the first {share:.0%} of the neurons alone, ranked on other "
+        f"documents, over the accuracy of one trained on all: the interval (of the few) lies above {NEAR:.0%}.",
+        f"{count} of {total} neurons keep {told(number, per_cent=True, against='limit')}; accuracy of all "
+        f"{case.numbers['whole pos'].value:.1%}",
+        number.above(),
+        case.name,
+        slide(title),
+        published,
+        number,
+    )
+
+
+def _small(case: Case) -> NeuronClaim:
+    return _few(
+        case,
+        SMALL,
+        "A twenty-fifth of the neurons is enough for parts of speech.",
+        "Minimum set of neurons",
+        "BERT: 4% (399 of 9,984) match the accuracy of all",
+    )
+
+
+def _redundant(case: Case) -> NeuronClaim:
+    return _few(
+        case,
+        REDUNDANT,
+        "85% of the neurons are redundant as features.",
+        "Redundancy Analysis",
+        "85% (BERT) and 92% (XLNet) are redundant; Dalvi et al. 2020",
+    )
+
+
+def _better_than_random(case: Case) -> NeuronClaim:
+    grid = case.grids["anew pos"]
+    count = count_near(grid, SMALL, case.neurons)
+    found = grid.at("top", count)
+    last = grid.at("bottom", count)
+    return NeuronClaim(
+        "The selected neurons tell more than as many at random.",
+        f"Accuracy of a probe trained on the first {SMALL:.0%} of the neurons alone: its interval lies above the mean "
+        "of as many neurons drawn at random.",
+        f"{count} neurons: {told(found, per_cent=True, against='random')}; last {told(last, per_cent=True)}".replace(
+            f", chance {last.chance:.0%}", ""
+        ),
+        found.above(),
+        case.name,
+        slide("Classification Performance"),
+        "the difference reflects whether the selected neurons represent the concept",
+        found,
+    )
+
+
+def _complex_takes_more(case: Case) -> NeuronClaim:
+    (count, _, pos), (_, _, relation) = _set(case, "pos", SMALL), _set(case, "relation", SMALL)
+    number = apart(pos, relation)
+    return NeuronClaim(
+        "A more complex task takes more neurons.",
+        f"What the first {SMALL:.0%} of the neurons keep for the part of speech less what as many keep for the "
+        "syntactic relation: the interval (both intervals, as if independent) lies above 0.",
+        f"{count} neurons keep {pos.value:.1%} for the part of speech and {relation.value:.1%} for the relation; "
+        f"difference {told(number, per_cent=True)}",
+        number.above(),
+        case.name,
+        slide("Minimum set of neurons"),
+        "BERT: part of speech 4%, chunking 10%, CCG 15%",
+        number,
+    )
+
+
+def _depths(case: Case, concept: str) -> np.ndarray:
+    """The depth (0 to 1) of each of the first neurons of a concept."""
+    grid = case.grids[f"where {concept}"]
+    counts = total_of(grid, first_of(case.neurons))
+    depth = np.linspace(0, 1, len(counts)) if len(counts) > 1 else np.zeros(1)
+    return np.repeat(depth, list(counts.values()))
+
+
+def _lower(case: Case) -> NeuronClaim:
+    number = case.numbers["depth pos"]
+    best = case.grids["layers pos"]
+    row = best.row("accuracy")
+    return NeuronClaim(
+        "Neurons for parts of speech stand in lower layers.",
+        f"Mean depth (0 the embeddings, 1 the last site) of the first {FIRST:.0%} of the neurons less that of the "
+        "others: below 95% of the ways to deal out which are the first.",
+        f"{told(number)}; a probe on one site is best at {best.columns[int(row.argmax())]} ({row.max():.1%}; first "
+        f"{row[0]:.1%}, last {row[-1]:.1%})",
+        number.below(),
+        case.name,
+        slide("Distribution of neurons across layers"),
+        "basic linguistic information is found at the lower layers",
+        number,
+    )
+
+
+def _complex_higher(case: Case) -> NeuronClaim:
+    one, other = (_depths(case, concept) for concept in ("relation", "pos"))
+    chosen = np.arange(len(one) + len(other)) < len(one)
+    number = rules.difference(np.concatenate([one, other]), chosen, ~chosen)
+    return NeuronClaim(
+        "Neurons for syntax stand in higher layers than those for parts of speech.",
+        f"Mean depth of the first {FIRST:.0%} of the neurons for the syntactic relation less that for the part of "
+        "speech: beyond 95% of the ways to deal them out to the two.",
+        f"relation {one.mean():.2f}, part of speech {other.mean():.2f}, number {_depths(case, 'number').mean():.2f}; "
+        f"difference {told(number)}",
+        number.above(),
+        case.name,
+        slide("Distribution of neurons across layers"),
+        "complex syntactic phenomena are found at the higher layers",
+        number,
+    )
+
+
+def _hidden(case: Case) -> NeuronClaim:
+    number, grid = case.numbers["hidden units"], case.grids["sub-layers"]
+    assert grid.null is not None
+    where = [str(site).startswith("neurons.") for site in grid.columns]
+    own, even = (float(part[0][where].sum()) for part in (grid.values, grid.null))
+    low, high = number.band or (math.nan, math.nan)
+    return NeuronClaim(
+        "Inside a block, the deeper sub-layer has more of the neurons.",
+        f"Of the first {FIRST:.0%} of what attention adds and of the MLP's hidden units (by d′ for parts of speech), "
+        "more are hidden units than 97.5% of draws of as many would have; it does not stand if fewer are than 97.5% of "
+        "draws would have.",
+        f"{own:.0%} are hidden units ({number.value:.0f}, chance {number.chance:.0f}, {low:.0f} to {high:.0f}), of all "
+        f"neurons {even:.0%}",
+        number.above(),
+        case.name,
+        slide("Distribution of neurons within layer block"),
+        "deeper layers of a block (B) encode more sense concepts than earlier ones (A)",
+        number,
+    )
+
+
+def _closed_classes(case: Case) -> NeuronClaim:
+    grid = case.grids["spread"]
+    sizes, closed = grid.row("effective"), np.array([str(name) in CLOSED for name in grid.columns])
+    number = rules.difference(np.log2(np.maximum(sizes, 1)), ~closed, closed)
+    order = [str(grid.columns[at]) for at in np.argsort(sizes, kind="stable")]
+    return NeuronClaim(
+        "Some classes are localised: function words take fewer neurons than open classes.",
+        "Effective number of neurons that each class takes (exp of the entropy of its weights), mean of log2 over open "
+        "classes less that over closed ones: beyond 95% of the ways to deal out which classes are open.",
+        f"doublings {told(number)}; fewest {order[0]} ({sizes.min():.0f}), most {order[-1]} ({sizes.max():.0f})",
+        number.above(),
+        case.name,
+        slide("Localized vs. Distributed Concepts"),
+        "some concepts are localised to fewer neurons, others distributed",
+        number,
+    )
+
+
+def _exclusive(case: Case) -> NeuronClaim:
+    grid, total = case.grids["polysemy"], case.neurons
+    assert grid.null is not None
+    counts = np.round(grid.values[0] * total).astype(int)
+    serving = int(counts[1:].sum())
+    single = rules.share(int(counts[1]), serving, SOME)
+    both = rules.share(int(counts[2:].sum()), serving, SOME)
+    verdicts = {single.above(), both.above()}
+    even = float(grid.null[0, 2:].sum() / grid.null[0, 1:].sum())
+    return NeuronClaim(
+        "Some neurons are exclusive to one class, and some serve several.",
+        "Of the neurons that are among the first 2% of any class, both the share of those of one class alone and of "
+        f"those of several lie above {SOME:.0%} (Wilson's interval over neurons); it does not stand if one lies below.",
+        f"of {serving} neurons {told(single, per_cent=True, against='limit')} serve one class, "
+        f"{told(both, per_cent=True, against='limit')} several (at random {even:.0%})",
+        True if verdicts == {True} else False if False in verdicts else None,
+        case.name,
+        slide("Redundancy Analysis"),
+        "some neurons are exclusive to a single label and some are polysemous (LSTM for names)",
+        both,
+    )
+
+
+def _experts(case: Case) -> NeuronClaim:
+    grid = case.grids["experts"]
+    number = grid.at("model", BARS[0])
+    rest = "; ".join(f"from {bar:.1f} {grid.at('model', bar).value:.1%}" for bar in BARS[1:])
+    return NeuronClaim(
+        "Some single neurons are experts of a class.",
+        f"Share of neurons whose average precision for any part of speech is {BARS[0]} or more: Wilson's interval over "
+        "neurons lies above the share in a network with random weights.",
+        f"{told(number, per_cent=True, against='random network')}; {rest}",
+        number.above(),
+        case.name,
+        slide("Comparing Architectures"),
+        "χ_γ: BERT-L 7.19%, DistilBERT 4.02%, GPT2-L 12.92%, RoBERTa-L 15.36% (word senses, γ of their own)",
+        number,
+    )

@@ -1,0 +1,183 @@
+"""Claims of the tutorial on neurons about rankings: which can be believed, whether they agree, and how stable they
+are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pellucid.studies.heads.rules import Number
+from pellucid.studies.heads.verdicts import told
+from pellucid.studies.neurons.measuring import CLASSES, FIRST
+from pellucid.studies.neurons.tables import METHODS, STREAMED, UNORDERED, Case
+from pellucid.studies.neurons.verdicts import (
+    NeuronClaim,
+    beyond_draws,
+    by_groups,
+    random_draws,
+    several,
+    slide,
+)
+
+LITTLE = 0.01
+"""A drop of the accuracy that counts as none."""
+HALF = 0.5
+
+
+def method_claims(cases: Sequence[Case]) -> list[NeuronClaim]:
+    """Every claim on every model, claim by claim."""
+    makers: list[Callable[[Case], NeuronClaim | None]] = [
+        *(lambda case, method=method: _kept(case, method) for method in METHODS),
+        *(lambda case, method=method: _lost(case, method) for method in METHODS),
+        _fallback,
+        _differ,
+        _documents,
+    ]
+    return [claim for make in makers for case in cases if (claim := make(case)) is not None]
+
+
+def faithful_in_probe(case: Case, method: str) -> tuple[Number, Number]:
+    """Accuracy of a probe with the first neurons of a ranking alone, beside random ones; and with its last."""
+    grid = case.grids[f"in probe {method}"]
+    count = grid.columns[-1]
+    chance = float(random_draws(case, "in probe")[:, -1].mean())
+    return grid.at("top", count, chance=chance), grid.at("bottom", count, chance=chance)
+
+
+def faithful_in_model(case: Case, method: str) -> tuple[Number, Number] | None:
+    """How much more the model loses without the first neurons than without random ones, and without the last.
+
+    Of a tagger it is the share of words told rightly, else the loss in nats per goal, group by group of documents;
+    None where the model has no task.
+    """
+    what, sign = _scored(case)
+    grid = case.grids.get(f"{what} {method}")
+    if grid is None:
+        return None
+    random = random_draws(case, what).mean(axis=0)
+    return by_groups(sign * (grid.row("top") - random)), by_groups(sign * (grid.row("bottom") - random))
+
+
+def _scored(case: Case) -> tuple[str, int]:
+    """The score of a model's own task, and on which side of it a loss lies."""
+    return ("accuracy", -1) if case.facts["task"] == "tagger" else ("loss", 1)
+
+
+def _kept(case: Case, method: str) -> NeuronClaim:
+    first, last = faithful_in_probe(case, method)
+    count = case.grids[f"in probe {method}"].columns[-1]
+    behind = "" if method in UNORDERED else f"last {last.value:.0%}; "
+    return NeuronClaim(
+        f"The ranking is faithful to a probe: {METHODS[method]}.",
+        f"Accuracy of a trained probe with the first {FIRST:.0%} of the neurons alone, all others at their mean: the "
+        "interval lies above the mean of as many neurons at random, and the accuracy above that of every draw.",
+        f"{count} neurons: first {told(first, per_cent=True, against='random')}; {behind}all "
+        f"{case.numbers['whole in probe'].value:.0%}",
+        beyond_draws(first, first.value, random_draws(case, "in probe")[:, -1]),
+        case.name,
+        slide("Ablation"),
+        "top neurons should matter more than bottom and random ones",
+        first,
+    )
+
+
+def _lost(case: Case, method: str) -> NeuronClaim | None:
+    found = faithful_in_model(case, method)
+    if found is None:
+        return None
+    what, sign = _scored(case)
+    tagger, grid = what == "accuracy", case.grids[f"{what} {method}"]
+    first, last = found
+    whole = float(grid.row("whole").mean())
+    as_it_is = f"accuracy as it is {whole:.1%}" if tagger else f"perplexity as it is {np.exp(whole):.0f}"
+    behind = "" if method in UNORDERED else f"last less random {told(last, per_cent=tagger)}; "
+    return NeuronClaim(
+        f"The ranking is faithful to the model: {METHODS[method]}.",
+        f"The model's own task with the first {FIRST:.0%} of the neurons at their mean, beside as many at random: loss "
+        "in nats per goal (log perplexity) of a language model, errors of a tagger. The interval of the difference "
+        "from the mean of all draws, over document groups, lies above 0, and the score is worse than with any draw.",
+        f"{'errors' if tagger else 'loss'}, first less random {told(first, per_cent=tagger)}; {behind}{as_it_is}",
+        beyond_draws(first, sign * float(grid.row("top").mean()), sign * random_draws(case, what).mean(axis=1)),
+        case.name,
+        slide("Ablation"),
+        "the drop without the top neurons should be greater than without bottom and random ones (perplexity)",
+        first,
+    )
+
+
+def _fallback(case: Case) -> NeuronClaim | None:
+    named = [cls for cls in CLASSES if f"accuracy class {cls}" in case.grids]
+    if not named:
+        return None
+    drops: dict[str, Number] = {}
+    for cls in named:
+        grid = case.grids[f"accuracy class {cls}"]
+        drops[cls] = by_groups(grid.row("whole") - grid.row("top"), LITTLE)
+    verdicts = {number.below() for number in drops.values()}
+    worst = max(drops.values(), key=lambda number: number.value)
+    return NeuronClaim(
+        "Removing the neurons of one class leaves the model as accurate as it was.",
+        "Drop of the accuracy of the model's own task with the first 1% of a class's neurons (by d′) at their mean: "
+        f"the interval over document groups lies below {LITTLE:.0%} for {' and '.join(CLASSES)}; it does not stand if "
+        "one lies above.",
+        several(list(drops.items()), per_cent=True, against="limit"),
+        True if verdicts == {True} else False if False in verdicts else None,
+        case.name,
+        slide("Redundancy Analysis"),
+        "removing concept-specific neurons does not lower the overall accuracy (LSTM for names)",
+        worst,
+    )
+
+
+def _stability(case: Case) -> Number:
+    """Mean over rankings of the agreement with themselves on other documents; ends are means of their ends."""
+    found = [grid.at("value", grid.columns[0]) for grid in (case.grids[f"stability {name}"] for name in STREAMED)]
+    low, high = (float(np.mean([getattr(each, end) for each in found])) for end in ("low", "high"))
+    value, chance = (float(np.mean([getattr(each, part) for each in found])) for part in ("value", "chance"))
+    return Number(value, chance, low, high)
+
+
+def _between(case: Case) -> float:
+    """Mean agreement of every two of the streamed rankings."""
+    grid = case.grids["agreement"]
+    places = [grid.rows.index(name) for name in STREAMED]
+    part = grid.values[np.ix_(places, places)]
+    return float(part[np.triu_indices(len(places), 1)].mean())
+
+
+def _differ(case: Case) -> NeuronClaim:
+    own, grid = _stability(case), case.grids["agreement"]
+    number = Number(own.value, _between(case), own.low, own.high)
+    every = float(grid.values[np.triu_indices(len(grid.rows), 1)].mean())
+    assert grid.null is not None
+    return NeuronClaim(
+        "Different methods give very different rankings.",
+        f"Agreement (Jaccard of the first {FIRST:.0%}) of Probeless, d′, IoU and average precision with themselves on "
+        "other documents: the interval lies above the mean agreement of two of them on the same documents.",
+        f"with themselves {told(number, against='two methods')}; all six methods {every:.2f}; two random orders "
+        f"{grid.null[0, 1]:.2f}",
+        number.above(),
+        case.name,
+        slide("Limitations"),
+        "because of redundancy, two methods may bring very different rankings (but both are correct)",
+        number,
+    )
+
+
+def _documents(case: Case) -> NeuronClaim:
+    own = _stability(case)
+    number = Number(own.value, HALF, own.low, own.high)
+    parts = [(METHODS[name], case.grids[f"stability {name}"].values[0, 0]) for name in STREAMED]
+    return NeuronClaim(
+        "The neurons found depend on the documents.",
+        f"Agreement (Jaccard of the first {FIRST:.0%}) of rankings made of disjoint parts of the documents, mean of "
+        f"four methods: the interval lies below {HALF}.",
+        f"{told(number, against='limit')}; two random orders {own.chance:.2f}; "
+        + ", ".join(f"{name} {value:.2f}" for name, value in parts),
+        number.below(),
+        case.name,
+        slide("Limitations"),
+        "neurons' behaviour may reflect an artifact of the dataset",
+        number,
+    )

@@ -1,0 +1,204 @@
+"""What is measured on one model of the study of neurons, with the analyses of `pellucid.neurons`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pellucid import neurons
+from pellucid.collect.store import Store
+from pellucid.neurons import Ranking
+from pellucid.neurons.probing.material import Reading, kept
+from pellucid.studies.heads import rules
+from pellucid.studies.heads.cases import sampled
+from pellucid.studies.heads.rules import Number
+from pellucid.studies.neurons.cases import Setup
+from pellucid.studies.neurons.tables import BARS, STREAMED, Grid
+
+Array = np.ndarray[Any, Any]
+SHARES = (0.01, 0.04, 0.1, 0.15, 0.5)
+"""Shares of the neurons that probes are trained on alone: the tutorial has 4, 10 and 15 per cent."""
+KEPT = (0.01, 0.02)
+"""Smaller shares of the neurons that a probe reads alone, beside `FIRST`."""
+FIRST = 0.05
+"""The share of all neurons that counts as the first ones."""
+OF_CLASS = 0.02
+"""The same for every class, where classes are compared."""
+CLASSES = ("NOUN", "DET")
+"""An open and a closed class whose own first neurons are removed in the model."""
+
+
+class Measuring:
+    """The stores of a model's rows, and what is measured on them; grids and numbers gather under their names."""
+
+    def __init__(self, opened: Setup, folder: Path, seed: int) -> None:
+        self.opened, self.size, self.seed = opened, opened.size, seed
+        self.grids: dict[str, Grid] = {}
+        self.numbers: dict[str, Number] = {}
+        sites = [*opened.stream, *opened.inner]
+        self.ranked = kept(opened.model, opened.ranked, folder / "ranked", Reading(sites, seed=seed), True)
+        self.judged = kept(opened.model, opened.judged, folder / "judged", Reading(list(opened.stream)), False)
+
+    def layers(self, concept: str) -> None:
+        """A probe of a concept on every site of the stream, with its controls."""
+        found = [
+            neurons.per_layer(
+                self.ranked, concept=self.opened.concepts[concept], sites=site, epochs=self.size.epochs,
+                fewest=self.size.fewest, seed=self.seed,
+            )
+            for site in self.opened.stream
+        ]  # fmt: skip
+        self.grids[f"layers {concept}"] = Grid.beside([Grid.of(each) for each in found])
+
+    def sets(self, concept: str) -> Ranking:
+        """The neurons of the whole stream by a probe: where the first stand, and what few of them are worth."""
+        ranking = self._probe(self.ranked, concept, self.opened.stream)
+        total = len(ranking.neurons)
+        counts = sorted({max(1, round(share * total)) for share in SHARES})
+        anew = neurons.trained_anew(
+            self.judged, ranking, concept=self.opened.concepts[concept], sites=list(self.opened.stream), counts=counts,
+            draws=self.size.draws, epochs=self.size.epochs, fewest=self.size.fewest, seed=self.seed,
+        )  # fmt: skip
+        self.grids[f"anew {concept}"] = Grid.of(anew)
+        self.numbers[f"whole {concept}"] = _whole(anew)
+        first = first_of(total)
+        self.grids[f"where {concept}"] = Grid.of(neurons.distribution(ranking, first, seed=self.seed))
+        self.numbers[f"depth {concept}"] = depth_of(ranking, first, self.opened.stream)
+        return ranking
+
+    def shapes(self, ranking: Ranking) -> None:
+        """How many neurons each class takes, and how many classes a neuron serves."""
+        self.grids["spread"] = Grid.of(neurons.spread(ranking))
+        first = max(2, round(OF_CLASS * len(ranking.neurons)))
+        self.grids["polysemy"] = Grid.of(neurons.polysemy(ranking, first))
+
+    def sub_layers(self) -> None:
+        """Where the first neurons stand inside blocks: what attention adds, or hidden units of the MLP."""
+        made = neurons.rank(
+            self.ranked, concept=self.opened.concepts["pos"], methods="selectivity", sites=list(self.opened.inner)
+        )
+        ranking = made["selectivity"]
+        first = first_of(len(ranking.neurons))
+        self.grids["sub-layers"] = Grid.of(neurons.distribution(ranking, first, seed=self.seed))
+        hidden = np.array([name.startswith("neurons.") for name in ranking.neurons])
+        found = sum(name.startswith("neurons.") for name in ranking.top(first))
+        self.numbers["hidden units"] = rules.survivors(len(hidden), int(hidden.sum()), first, found)
+
+    def rankings(self) -> dict[str, Ranking]:
+        """All rankings of the neurons at the sites that are compared."""
+        concept, sites = self.opened.concepts["pos"], list(self.opened.compared)
+        found = neurons.rank(self.ranked, concept=concept, methods=STREAMED, sites=sites, seed=self.seed)
+        found["probe"] = self._probe(self.ranked, "pos", self.opened.compared, keep=False)
+        count = first_of(len(found["probe"].neurons))
+        chosen = neurons.gaussian(
+            self.ranked, concept=concept, sites=sites, count=count, held=self.size.held, fewest=self.size.fewest,
+            seed=self.seed,
+        )  # fmt: skip
+        found["gaussian"] = chosen.ranking()
+        self.grids["experts"] = experts(found["precision"])
+        self.grids["agreement"] = Grid.of(neurons.agreement(found, k=count))
+        return {**found, "vote": neurons.vote(found)}
+
+    def kept_in_probe(self, rankings: dict[str, Ranking]) -> None:
+        """A probe's accuracy with the first, last and random neurons of every ranking alone, all others at their
+        mean."""
+        for method, ranking in rankings.items():
+            found = neurons.ablated_in_probe(
+                self.judged, ranking, concept=self.opened.concepts["pos"], sites=list(self.opened.compared),
+                counts=_kept(len(ranking.neurons)), keep=True, draws=self.size.draws, epochs=self.size.epochs,
+                fewest=self.size.fewest, seed=self.seed,
+            )  # fmt: skip
+            self.grids[f"in probe {method}"] = Grid.of(found)
+            self.numbers["whole in probe"] = _whole(found)
+
+    def removed_in_model(self, rankings: dict[str, Ranking]) -> None:
+        """The model's own task without the first neurons of every ranking, and without those of two classes.
+
+        Each group of documents is measured on its own, so that all can be compared group by group.
+        """
+        count = first_of(len(rankings["probe"].neurons))
+        for method, ranking in rankings.items():
+            self._lost(method, ranking, None, count)
+        few = max(1, round(count / 5))
+        for cls in CLASSES:
+            if cls in rankings["selectivity"].classes:
+                self._lost(f"class {cls}", rankings["selectivity"], cls, few)
+
+    def _lost(self, name: str, ranking: Ranking, cls: str | None, removed: int) -> None:
+        """Loss and accuracy of the model as it is, and without first, last and random neurons, by document group."""
+        part, groups = sampled(self.opened.judged, self.size.modelled), range(self.size.groups)
+        found = [
+            neurons.ablated_in_model(
+                self.opened.model, part.shard(group, len(groups)), ranking, self.opened.task, cls=cls,
+                counts=(removed,), replacement="mean", draws=1, batch=16, seed=self.seed, progress=False,
+            )
+            for group in groups
+        ]  # fmt: skip
+        rows = ("whole", *map(str, found[0].axes["measure"]))
+        losses = [[_whole(each).value, *each.values[:, 0]] for each in found]
+        right = [[each.table("whole").columns["value"][1], *each.table("scores").columns["accuracy"][:, 0]]
+                 for each in found]  # fmt: skip
+        self.grids[f"loss {name}"] = Grid(rows, tuple(groups), np.array(losses).T)
+        self.grids[f"accuracy {name}"] = Grid(rows, tuple(groups), np.array(right).T)
+
+    def stable(self) -> None:
+        """How far rankings of disjoint parts of the documents agree."""
+        again: dict[str, list[Ranking]] = {method: [] for method in STREAMED}
+        for part in range(self.size.parts):
+            made = neurons.rank(
+                self.opened.model, self.opened.ranked.shard(part, self.size.parts),
+                concept=self.opened.concepts["pos"], methods=STREAMED, sites=list(self.opened.compared), control=False,
+                seed=self.seed, progress=False, long="window",
+            )  # fmt: skip
+            for method, ranking in made.items():
+                again[method].append(ranking)
+        for method, rankings in again.items():
+            count = first_of(len(rankings[0].neurons))
+            self.grids[f"stability {method}"] = Grid.of(neurons.stability(rankings, counts=(count,), seed=self.seed))
+
+    def _probe(self, store: Store, concept: str, sites: Sequence[str], *, keep: bool = True) -> Ranking:
+        found = neurons.probe(
+            store, concept=self.opened.concepts[concept], sites=list(sites), seeds=self.size.seeds,
+            epochs=self.size.epochs, fewest=self.size.fewest, seed=self.seed, progress=False,
+        )  # fmt: skip
+        if keep:
+            self.grids[f"probe {concept}"] = Grid.of(found)
+        return found.ranking()
+
+
+def first_of(total: int) -> int:
+    """How many of so many neurons are the first ones."""
+    return max(4, round(FIRST * total))
+
+
+def _kept(total: int) -> tuple[int, ...]:
+    return tuple(sorted({*(max(1, round(share * total)) for share in KEPT), first_of(total)}))
+
+
+def _whole(found: Any) -> Number:
+    """The score of all neurons."""
+    return Number(float(found.table("whole").columns["value"][0]), float("nan"))
+
+
+def depth_of(ranking: Ranking, first: int, sites: Sequence[str]) -> Number:
+    """The mean depth (0 the first site, 1 the last) of the first neurons less that of all others, beside any deal."""
+    place = {site: at / max(1, len(sites) - 1) for at, site in enumerate(sites)}
+    depth = np.array([place[name.rpartition(":")[0]] for name in ranking.neurons])
+    top = set(ranking.top(first))
+    chosen = np.array([name in top for name in ranking.neurons])
+    return rules.difference(depth, chosen, ~chosen)
+
+
+def experts(ranking: Ranking) -> Grid:
+    """The share of neurons whose average precision for any class reaches each bar, of the model and of its random
+    twin, with Wilson's interval over neurons; chance is the twin's."""
+    own = np.abs(ranking.values).max(axis=0)
+    twin = np.abs(ranking.table("random model").columns["value"]).max(axis=0)
+    found = [[rules.share(int((part >= bar).sum()), len(part), float((twin >= bar).mean())) for bar in BARS]
+             for part in (own, twin)]  # fmt: skip
+    cells = [np.array([[getattr(each, name) for each in row] for row in found], dtype=float)
+             for name in ("value", "chance", "low", "high")]  # fmt: skip
+    return Grid(("model", "random model"), BARS, *cells)

@@ -1,0 +1,91 @@
+"""Claims about neurons: where each is made, what was published, and the numbers that they are judged by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pellucid.studies.claims import Claim
+from pellucid.studies.heads.rules import UNKNOWN, Number, resampled
+from pellucid.studies.heads.verdicts import told
+from pellucid.studies.neurons.tables import METHODS, Array, Case, Grid
+
+TUTORIAL = "Sajjad et al. 2021 (tutorial)"
+CLOSED = frozenset({"ADP", "AUX", "CCONJ", "DET", "NUM", "PART", "PRON", "PUNCT", "SCONJ"})
+"""Tags with few words of their own, which grow seldom (and punctuation); all others are open."""
+
+
+@dataclass(frozen=True)
+class NeuronClaim(Claim):
+    """A claim judged on one model (or on several), with the slide that makes it and what was published there."""
+
+    case: str
+    source: str
+    published: str
+    number: Number
+
+
+def slide(title: str) -> str:
+    """A slide of the tutorial, as sources name it."""
+    return f"{TUTORIAL}: {title}"
+
+
+def relative(grid: Grid, row: str, column: int, whole: Number, chance: float) -> Number:
+    """A number of a grid as a share of the whole, with its interval; `chance` is a share as well."""
+    found = grid.at(row, column)
+    low, high = (None if end is None else end / whole.value for end in (found.low, found.high))
+    return Number(found.value / whole.value, chance, low, high)
+
+
+def by_groups(values: Array, chance: float = 0.0) -> Number:
+    """The mean of one value of each of several groups of documents, with its jackknife interval."""
+    if len(values) < 2:
+        return UNKNOWN
+    without = [np.delete(values, group).mean() for group in range(len(values))]
+    return resampled(float(values.mean()), without, np.ones(len(values)), chance)
+
+
+def apart(one: Number, other: Number) -> Number:
+    """The first number less the second, beside 0, as if they were independent: their intervals add up in squares."""
+    value, squares = one.value - other.value, 0.0
+    for number in (one, other):
+        if number.low is None or number.high is None:
+            return Number(value, 0.0)
+        squares += ((number.high - number.low) / 2) ** 2
+    return Number(value, 0.0, value - math.sqrt(squares), value + math.sqrt(squares))
+
+
+def count_near(grid: Grid, share: float, total: int) -> int:
+    """The number of neurons of a curve that is nearest to a share of all."""
+    return min((int(count) for count in grid.columns), key=lambda count: abs(count - share * total))
+
+
+def total_of(grid: Grid, first: int) -> dict[str, int]:
+    """How many of the first neurons stand at every site, from the shares of a distribution."""
+    return {str(site): round(float(share) * first) for site, share in zip(grid.columns, grid.values[0], strict=True)}
+
+
+def random_draws(case: Case, where: str) -> Array:
+    """Random neurons, which are drawn anew for every ranking: [rankings, columns]."""
+    names = [f"{where} {method}" for method in METHODS if f"{where} {method}" in case.grids]
+    return np.stack([case.grids[name].row("random") for name in names])
+
+
+def beyond_draws(number: Number, value: float, draws: Array) -> bool | None:
+    """Whether a number lies above chance, and a value above all draws; False below both, None where it may be either.
+
+    The interval of the number is over documents; another draw of neurons is another matter.
+    """
+    found = number.above()
+    if found is None:
+        return None
+    agree = value > draws.max() if found else value < draws.min()
+    return found if agree else None
+
+
+def several(parts: Sequence[tuple[str, Number]], *, per_cent: bool = False, against: str = "chance") -> str:
+    """Numbers with what they are, one after another."""
+    return " and ".join(f"{name} {told(number, per_cent=per_cent, against=against)}" for name, number in parts)

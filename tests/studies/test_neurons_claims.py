@@ -1,0 +1,192 @@
+"""Claims of the study of neurons: made-up numbers on which each stands, falls and cannot be told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pellucid.studies.heads import rules
+from pellucid.studies.heads.rules import Number
+from pellucid.studies.neurons.claims import claims
+from pellucid.studies.neurons.claims_methods import faithful_in_model, faithful_in_probe
+from pellucid.studies.neurons.rows import faithful_rows, verdict_rows
+from pellucid.studies.neurons.tables import METHODS
+from pellucid.studies.neurons.verdicts import apart, by_groups
+from tests.studies import neurons_numbers as made
+from tests.studies.neurons_numbers import FEW, OPEN, TAGS, case
+
+
+@pytest.fixture(autouse=True)
+def fewer_draws(monkeypatch):
+    """As many permutations as these numbers need."""
+    monkeypatch.setattr(rules, "DRAWS", 300)
+
+
+def verdict(start: str, *cases) -> bool | None:
+    """What the only claim with some words says."""
+    found = [each for each in claims(cases) if start in each.claim]
+    assert len(found) == 1, [each.claim for each in found]
+    return found[0].holds
+
+
+def test_every_claim_stands_where_numbers_are_made_for_it():
+    for task in ("lm", "tagger"):
+        found = claims([case(task=task)])
+        assert len({each.claim for each in found}) == len(found) == 13 + 2 * len(METHODS) + 3
+        assert [each.claim for each in found if each.holds is not True] == []
+        assert all(each.rule and each.found and each.published and "tutorial" in each.source for each in found)
+
+
+DEEP, EVEN = [0, 0, 0, 0.2, 0.8], [0.2] * 5
+CHANGES = {
+    "tells the part of speech": ({"probe_pos": made.probe(0.5, 0.6, 0.4)}, {"probe_pos": made.probe(0.5, 0.495, 0.4)}),
+    "tells the number": ({"probe_number": made.probe(0.5, 0.3, 0.6)}, {"probe_number": made.probe(0.5, 0.3, 0.495)}),
+    "tells the syntactic relation": (
+        {"probe_relation": made.probe(0.5, 0.3, 0.3, majority=0.6)},
+        {"probe_relation": made.probe(0.5, 0.3, 0.3, majority=0.505)},
+    ),
+    "A twenty-fifth": (
+        {"anew_pos": made.anew([0.5, 0.7, 0.9, 0.9, 0.9])},
+        {"anew_pos": made.anew([0.5, 0.89, 0.9, 0.9, 0.9])},
+    ),
+    "tell more than as many": (
+        {"anew_pos": made.anew([0.5, 0.7, 0.9, 0.9, 0.9], random=0.8)},
+        {"anew_pos": made.anew([0.5, 0.7, 0.9, 0.9, 0.9], random=0.701)},
+    ),
+    "85% of the neurons": (
+        {"anew_pos": made.anew([0.5, 0.6, 0.7, 0.8, 0.9])},
+        {"anew_pos": made.anew([0.5, 0.6, 0.7, 0.891, 0.9])},
+    ),
+    "A more complex task": (
+        {"anew_relation": made.anew([0.9, 0.95, 0.95, 0.95, 0.95])},
+        {"anew_relation": made.anew([0.9, 0.898, 0.9, 0.9, 0.9])},
+    ),
+    "stand in lower layers": (
+        {"depth_pos": Number(0.2, 0.0, band=(-0.05, 0.05))},
+        {"depth_pos": Number(0.01, 0.0, band=(-0.05, 0.05))},
+    ),
+    "Neurons for syntax": ({"where_pos": made.where(DEEP)}, {"where_pos": made.where([0, 0, 0.2, 0.2, 0.6])}),
+    "deeper sub-layer": (
+        {"hidden_units": Number(10, 25, band=(18.0, 32.0))},
+        {"hidden_units": Number(25, 25, band=(18.0, 32.0))},
+    ),
+    "function words take fewer": (
+        {"spread": made.spread({**dict.fromkeys(OPEN, 100.0), **dict.fromkeys(FEW, 400.0)})},
+        {"spread": made.spread({name: 100.0 + 50 * (at % 2) for at, name in enumerate(TAGS)})},
+    ),
+    "exclusive to one class": ({"polysemy": made.polysemy(180, 0)}, {"polysemy": made.polysemy(160, 20)}),
+    "are experts": ({"experts": made.experts(0.1, 0.2)}, {"experts": made.experts(0.1, 0.105)}),
+    "faithful to a probe: Probeless": (
+        {f"in_probe_{name}": made.kept(0.3) for name in METHODS},
+        {f"in_probe_{name}": made.kept(0.51) for name in METHODS},
+    ),
+    "faithful to the model: Gaussians": (
+        {"loss_gaussian": made.lost(made.steps(4.0), 4.0, 4.2)},
+        {"loss_gaussian": made.lost(made.steps(4.21, 0.1), 4.0, 4.2)},
+    ),
+    "Removing the neurons": (
+        {"accuracy_class_DET": made.lost(made.steps(0.8), 0.9, 0.89)},
+        {"accuracy_class_DET": made.lost(made.steps(0.89), 0.9, 0.89)},
+    ),
+    "Different methods": ({"agreement": made.agreement(0.6)}, {"agreement": made.agreement(0.42)}),
+    "depend on the documents": (
+        {name.replace(" ", "_"): grid for name, grid in made.stability(0.7).items()},
+        {name.replace(" ", "_"): grid for name, grid in made.stability(0.52).items()},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("start", CHANGES)
+def test_claims_fall_and_stay_open(start):
+    falls, open_ = CHANGES[start]
+    assert verdict(start, case(**falls)) is False
+    assert verdict(start, case(**open_)) is None
+
+
+def test_claims_that_compare_models():
+    """One that reads from left to right beside two that read both ways."""
+    wide = {"spread": made.spread({**dict.fromkeys(OPEN, 800.0), **dict.fromkeys(FEW, 300.0)})}
+    lm, other, third = case("lm", causal=True, experts=made.experts(0.3)), case("a", **wide), case("b", **wide)
+    assert verdict("The same classes", lm, other, third) is True
+    assert verdict("have more experts", lm, other, third) is True
+    assert verdict("need fewer neurons", lm, other, third) is True
+    few = case("lm", causal=True, experts=made.experts(0.01), **wide)
+    assert verdict("have more experts", few, case("a"), case("b")) is False
+    assert verdict("need fewer neurons", few, case("a"), case("b")) is False
+    mixed = case("b", experts=made.experts(0.5), spread=made.spread(dict.fromkeys(TAGS, 10.0)))
+    assert verdict("have more experts", lm, other, mixed) is None
+    assert verdict("need fewer neurons", lm, other, mixed) is None
+    turned = case("a", spread=made.spread({name: 10.0 + at for at, name in enumerate(reversed(TAGS))}))
+    straight = case("b", spread=made.spread({name: 10.0 + at for at, name in enumerate(TAGS)}))
+    assert verdict("The same classes", turned, straight) is False
+    shuffled = [3, 0, 7, 1, 10, 5, 2, 9, 4, 8, 6]
+    loose = case("a", spread=made.spread({name: 10.0 + at for name, at in zip(TAGS, shuffled, strict=True)}))
+    assert verdict("The same classes", loose, straight) is None
+
+
+def test_models_of_one_kind_are_not_compared():
+    names = [each.claim for each in claims([case("a"), case("b")])]
+    assert not any("left to right" in name for name in names)
+    assert sum("The same classes" in name for name in names) == 1
+    assert not any("The same classes" in each.claim for each in claims([case("a")]))
+
+
+def test_a_model_without_a_task_is_judged_by_probes_alone():
+    found = claims([case(task=None)])
+    assert not any("faithful to the model" in each.claim or "Removing" in each.claim for each in found)
+    rows = {row[0]: row[1:] for row in verdict_rows(claims([case("a", task=None), case("b")]), [case("a"), case("b")])}
+    assert rows["The ranking is faithful to the model: Probeless."][:2] == ("–", "stands")
+    assert rows["The same classes are localised in all models."][:2] == ("stands", "stands")
+
+
+def test_a_tagger_is_judged_by_its_errors():
+    """Accuracy falls from .89 with random neurons gone to .8: errors rise by .09."""
+    first, last = faithful_in_model(case(task="tagger"), "iou") or (rules.UNKNOWN, rules.UNKNOWN)
+    assert first.value == pytest.approx(0.09)
+    assert last.value == pytest.approx(0)
+    better = case(task="tagger", accuracy_iou=made.lost(made.steps(0.95), 0.9, 0.89))
+    assert verdict("faithful to the model: overlap", better) is False
+
+
+def test_random_neurons_are_those_of_all_rankings():
+    changed = case(in_probe_iou=made.kept(0.7, random=0.5 + 0.07 * len(METHODS)))
+    first, _ = faithful_in_probe(changed, "probeless")
+    assert first.chance == pytest.approx(0.57)
+
+
+def test_one_draw_of_random_neurons_that_does_as_well_leaves_it_open():
+    """The mean of all draws is far below; one draw, of another ranking, is not."""
+    assert verdict("faithful to a probe: Probeless", case(in_probe_iou=made.kept(0.7, random=0.71))) is None
+    draw = made.lost(made.steps(5.0), 4.0, 5.1)
+    assert verdict("faithful to the model: Probeless", case(loss_iou=draw)) is None
+    low = {f"in_probe_{name}": made.kept(0.3) for name in METHODS}
+    assert (
+        verdict("faithful to a probe: Probeless", case(**{**low, "in_probe_iou": made.kept(0.3, random=0.29)})) is None
+    )
+
+
+def test_a_ranking_of_the_chosen_alone_has_no_last():
+    """Gaussians order the neurons they choose; the rest stand as they do in the model."""
+    found = {each.claim: each.found for each in claims([case()])}
+    for way in ("a probe", "the model"):
+        assert "last" in found[f"The ranking is faithful to {way}: Probeless."]
+        assert "last" not in found[f"The ranking is faithful to {way}: Gaussians."]
+    cells = {row[1]: row for row in faithful_rows([case()])}
+    assert cells["Gaussians"][4] == cells["Gaussians"][8] == "–"
+    assert cells["Probeless"][4].plain == pytest.approx(0.2)
+
+
+def test_intervals_over_groups_are_those_of_a_mean():
+    values = np.array([0.1, 0.4, 0.2, 0.35, 0.3])
+    found = by_groups(values, 0.05)
+    low, high = stats.t.interval(0.95, 4, loc=values.mean(), scale=stats.sem(values))
+    assert (found.value, found.chance) == pytest.approx((0.27, 0.05))
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert by_groups(values[:1]).above() is None
+
+
+def test_differences_have_both_uncertainties():
+    found = apart(Number(0.5, 0, 0.47, 0.53), Number(0.2, 0, 0.16, 0.24))
+    assert (found.value, found.low, found.high) == pytest.approx((0.3, 0.25, 0.35))
+    assert apart(Number(0.5, 0), Number(0.2, 0, 0.16, 0.24)).above() is None

@@ -1,0 +1,265 @@
+"""The study of neurons as a whole, at its smallest: its numbers against plain ones, going on after a kill, its page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pellucid import neurons
+from pellucid.heads import measured
+from pellucid.neurons.ranking import Ranking, overall_table
+from pellucid.provenance import Provenance
+from pellucid.results import Table
+from pellucid.studies.claims import StudyError
+from pellucid.studies.heads.cases import sampled
+from pellucid.studies.heads.rules import Number
+from pellucid.studies.neurons import figures, rows
+from pellucid.studies.neurons import running as study
+from pellucid.studies.neurons.cases import SCALES, Asked, Setup, case_names, check_data, setup, spread_over
+from pellucid.studies.neurons.claims import claims
+from pellucid.studies.neurons.measuring import depth_of, experts, first_of
+from pellucid.studies.neurons.page import write_page
+from pellucid.studies.neurons.tables import BARS, CONCEPTS, METHODS, STREAMED, Case, Grid, read, read_cases, write
+from tests.overlaps import faults
+from tests.studies.neurons_numbers import SITES, case
+
+
+def quiet(_: str) -> None:
+    """Says nothing."""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> Case:
+    """The smallest study of one model, computed once."""
+    runs = study.compute(tmp_path_factory.mktemp("neurons") / "runs", models=["zoo:tagger"], scale="smoke", say=quiet)
+    return read_cases(runs)[0]
+
+
+@pytest.fixture(scope="module")
+def opened() -> Setup:
+    return setup("zoo:tagger", SCALES["smoke"], Asked(None, None, 0, Path("nowhere")))
+
+
+def ranking(scores: list[list[float]], names: list[str], random: list[list[float]] | None = None) -> Ranking:
+    """A ranking with these scores of each class."""
+    values = np.array(scores, float)
+    axes = {"class": tuple(f"c{at}" for at in range(len(values))), "neuron": tuple(names)}
+    beside = {} if random is None else {"random model": Table(axes, {"value": np.array(random, float)})}
+    overall = overall_table(names, np.abs(values).max(axis=0), null=None)
+    origin = Provenance("neurons.made_up", {"method": "made up"})
+    return Ranking(axes, values, None, None, None, "no interval: made up", origin, {"overall": overall, **beside})
+
+
+# -- the numbers -------------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_measured(found):
+    expected = {
+        *(f"{what} {concept}" for what in ("layers", "probe", "anew", "where") for concept in CONCEPTS),
+        *(f"{what} {method}" for what in ("in probe", "loss", "accuracy") for method in METHODS),
+        *(f"{what} class {cls}" for what in ("loss", "accuracy") for cls in ("NOUN", "DET")),
+        *(f"stability {method}" for method in STREAMED),
+        *("spread", "polysemy", "sub-layers", "experts", "agreement"),
+    }
+    assert set(found.grids) == expected
+    assert len(claims([found])) == 30
+    assert found.facts["neurons"] == {"stream": 256, "compared": 128, "sub-layers": 640}
+    assert found.grids["layers pos"].columns == ("resid.0", "resid.4")
+    assert found.grids["sub-layers"].columns == ("attn.3", "neurons.3")
+
+
+def test_neurons_are_ranked_and_judged_on_other_texts(found, opened):
+    texts = [{sentence.text for sentence in corpus} for corpus in (opened.ranked, opened.judged)]
+    assert texts[0] != texts[1]
+    assert found.facts["texts"] == {"ranked on": opened.ranked.name, "judged on": opened.judged.name}
+    assert found.facts["counts"]["judged"]["words"] == sum(len(each.words) for each in opened.judged)
+
+
+def test_probes_by_layer_are_those_of_each_site(found, opened):
+    size = opened.size
+    plain = neurons.per_layer(
+        opened.model, opened.ranked, concept="upos", sites="resid.4", epochs=size.epochs, fewest=size.fewest
+    )
+    assert found.grids["layers pos"].row("accuracy")[1] == pytest.approx(plain.values[0, 0], abs=1e-5)
+    assert found.grids["layers pos"].row("control task")[1] == pytest.approx(plain.values[2, 0], abs=1e-5)
+
+
+def test_the_model_as_it_is_scores_as_measured_plainly(found, opened):
+    part, groups = sampled(opened.judged, opened.size.modelled), opened.size.groups
+    for group in range(groups):
+        plain = measured(opened.model, part.shard(group, groups), "tagger").scores()
+        for method in ("probeless", "class NOUN"):
+            assert found.grids[f"loss {method}"].row("whole")[group] == pytest.approx(plain["loss"], rel=1e-4)
+            assert found.grids[f"accuracy {method}"].row("whole")[group] == pytest.approx(plain["accuracy"], rel=1e-4)
+
+
+def test_a_probe_reads_the_first_neurons_alone(found):
+    """Six of 128 neurons tell less than all; were six removed instead, hardly anything would be lost."""
+    whole = found.numbers["whole in probe"].value
+    for method in METHODS:
+        grid = found.grids[f"in probe {method}"]
+        assert grid.columns == (1, 3, 6)
+        assert (grid.values < whole - 0.03).all()
+
+
+def test_agreement_and_experts_are_those_of_the_rankings(found, opened):
+    made = neurons.rank(
+        opened.model, opened.ranked, concept="upos", methods=["iou", "precision"], sites="resid.4", progress=False
+    )
+    tops = {name: set(each.top(6)) for name, each in made.items()}
+    shared = len(tops["iou"] & tops["precision"]) / len(tops["iou"] | tops["precision"])
+    assert found.grids["agreement"].at("iou", "precision").value == pytest.approx(shared, abs=1e-5)
+    share = float((np.abs(made["precision"].values).max(axis=0) >= 0.5).mean())
+    assert found.grids["experts"].at("model", 0.5).value == pytest.approx(share, abs=0.02)
+
+
+def test_experts_by_hand():
+    names = [f"resid.0:{at}" for at in range(4)]
+    grid = experts(ranking([[0.6, -0.95, 0.1, 0.2], [0.75, 0.1, 0.4, 0.2]], names, [[0.1, 0.5, 0.1, 0.1]] * 2))
+    assert grid.columns == BARS
+    assert grid.row("model").tolist() == [0.5, 0.5, 0.25]  # the second detects by low values
+    assert grid.row("random model").tolist() == [0.25, 0, 0]
+    assert grid.at("model", 0.5).chance == 0.25
+
+
+def test_depths_by_hand():
+    """The first two of six neurons stand at the sites 0 and 1 of three."""
+    names = [f"resid.{site}:{at}" for site in (0, 2, 4) for at in range(2)]
+    found = depth_of(ranking([[9, 0, 8, 0, 0, 0]], names), 2, ("resid.0", "resid.2", "resid.4"))
+    assert found.value == pytest.approx((0 + 0.5) / 2 - (0 + 0.5 + 1 + 1) / 4)
+    assert found.below() is None
+    assert [first_of(total) for total in (10, 1000)] == [4, 50]
+
+
+def test_sites_are_spread_and_the_last_is_there():
+    names = [str(at) for at in range(31)]
+    assert spread_over(names, 6) == ("0", "6", "12", "18", "24", "30")
+    assert spread_over(names, 1) == ("30",)
+    assert spread_over(names[:3], 5) == ("0", "1", "2")
+
+
+def test_grids_keep_rows_and_columns():
+    one = Grid(("a", "b"), (1, 2), np.array([[1, 2], [3, 4.0]]), None, np.zeros((2, 2)), np.ones((2, 2)))
+    both = Grid.beside([one, Grid(("a", "b"), (3,), np.array([[5], [6.0]]))])
+    assert both.columns == (1, 2, 3)
+    assert both.row("b").tolist() == [3, 4, 6]
+    assert both.low is None
+    assert one.at("b", 1, chance=0.5) == Number(3.0, 0.5, 0.0, 1.0)
+
+
+# -- files and going on ------------------------------------------------------------------------------------------------
+
+
+def test_numbers_come_back_from_disk(found, tmp_path):
+    before = write(found, tmp_path).read_bytes()
+    again = read(tmp_path / "zoo-tagger.json")
+    assert write(again, tmp_path).read_bytes() == before
+    assert [each.found for each in claims([again])] == [each.found for each in claims([found])]
+
+
+def test_a_killed_study_goes_on_with_the_next_model(monkeypatch, tmp_path):
+    done: list[str] = []
+
+    def computed(name, model, opened, scale, asked, say):
+        if done == ["zoo-mlm"]:
+            done.append("killed")
+            raise KeyboardInterrupt
+        done.append(name)
+        facts = {**case().facts, "asked": {"scale": scale.name, "seed": asked.seed, "model": model}}
+        return Case(name, facts, case().grids, case().numbers)
+
+    monkeypatch.setattr(study, "setup", lambda *given: None)
+    monkeypatch.setattr(study, "_computed", computed)
+    runs = tmp_path / "runs"
+    with pytest.raises(KeyboardInterrupt):
+        study.compute(runs, scale="smoke", say=quiet)
+    assert [path.name for path in runs.iterdir()] == ["zoo-mlm.json"]
+    before = (runs / "zoo-mlm.json").read_bytes()
+    study.compute(runs, scale="smoke", say=quiet)
+    assert done == ["zoo-mlm", "killed", "zoo-lm", "zoo-tagger"]
+    assert (runs / "zoo-mlm.json").read_bytes() == before
+    with pytest.raises(StudyError, match="was computed with seed=0"):
+        study.compute(runs, scale="smoke", seed=1, say=quiet)
+
+
+def test_what_is_missing_is_said(tmp_path):
+    with pytest.raises(StudyError, match="--data"):
+        check_data(None)
+    with pytest.raises(StudyError, match="which is not in"):
+        study.compute(tmp_path / "runs", data=tmp_path)
+    with pytest.raises(StudyError, match="no scale 'huge'"):
+        study.compute(tmp_path / "runs", scale="huge")
+    with pytest.raises(StudyError, match="No model was named"):
+        study.compute(tmp_path / "runs", models=[], scale="smoke")
+    with pytest.raises(StudyError, match="the same file as 'a/model'"):
+        case_names(["a/model", "b/model"])
+    with pytest.raises(StudyError, match="has several stacks"):
+        study.compute(tmp_path / "runs", models=["zoo:translate"], scale="smoke", say=quiet)
+    assert case_names(["zoo:lm", "folder/SmolLM2.gguf"]) == {"zoo-lm": "zoo:lm", "SmolLM2": "folder/SmolLM2.gguf"}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"study": "heads", "format": 1},
+        {"study": "neurons", "format": 1, "case": "a", "facts": {}, "grids": {"spread": {"rows": ["a"]}}},
+        {"study": "neurons", "format": 1, "case": "a", "facts": {}, "numbers": {}, "grids": {
+            "a": {"rows": ["a"], "columns": [1, 2], "values": [[1]], "null": None, "low": None, "high": None}}},
+    ],
+)  # fmt: skip
+def test_files_that_are_no_case_are_refused(broken, tmp_path):
+    with pytest.raises(StudyError, match=r"no NAME\.json"):
+        read_cases(tmp_path)
+    (tmp_path / "a.json").write_text(json.dumps(broken))
+    with pytest.raises(StudyError, match="no case of the study of neurons"):
+        read_cases(tmp_path)
+
+
+def test_newer_files_and_models_that_are_there_twice_are_refused(tmp_path):
+    write(case("a"), tmp_path)
+    (tmp_path / "b.json").write_bytes((tmp_path / "a.json").read_bytes())
+    with pytest.raises(StudyError, match="hold the model a"):
+        read_cases(tmp_path)
+    (tmp_path / "b.json").write_text(json.dumps({"study": "neurons", "format": 2}))
+    with pytest.raises(StudyError, match="newer Pellucid"):
+        read_cases(tmp_path)
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_explains_itself(found, tmp_path):
+    held = [case("made-up", causal=True), found]
+    page = write_page(held, tmp_path / "page", command="pellucid study neurons").read_text(encoding="utf-8")
+    for each in claims(held):
+        assert each.claim in page
+        assert each.rule.replace("'", "&#x27;") in page
+    assert "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
+    assert ">nan" not in page
+    tables = {path.stem for path in (tmp_path / "page" / "tables").iterdir()}
+    assert tables >= {"verdicts", "rules", "claims", "layers", "smallest", "sets", "where", "classes", "faithful"}
+    assert {each.name for each in read_cases(tmp_path / "page")} == {"made-up", "zoo-tagger"}
+
+
+def test_figures_are_readable():
+    drawn = [case(name) for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "zoo:lm", "zoo:mlm", "zoo:tagger")]
+    for draw in ("where", "classes", "faithful"):
+        assert not faults(getattr(figures, draw)(drawn)), draw
+    assert not faults(figures.layers(drawn, "pos"))
+    assert not faults(figures.sets(drawn[0], "pos"))
+    assert figures.layer_names(drawn[0].grids["layers pos"]) == [site[-1] for site in SITES]
+
+
+def test_the_smallest_sets_in_the_table():
+    (pos, number, relation) = rows.smallest_rows([case()])
+    assert pos[4:] == ("40 (4.0%)", "40 (4.0%)", "40 (4.0%)")
+    assert number[4:] == ("500 (50%)", "500 (50%)", "100 (10%)")
+    assert relation[4:] == ("500 (50%)",) * 3
+    (row, *_) = rows.set_rows([case()])
+    assert row[8].plain == pytest.approx(0.8 / 0.9)
+    (first, *_) = rows.faithful_rows([case(task=None)])
+    assert first[6:] == ("no task", "", "")
