@@ -41,6 +41,7 @@ class Rules:
     duplicate: Annotated[float, typer.Option(help="Share of largest weights on the same word elsewhere.")] = 0.5
     level: Annotated[float, typer.Option(help="Significance against shuffled positions, after correction.")] = 0.05
     least: Annotated[int, typer.Option(min=1, help="Words that a relation needs to be tested.")] = 20
+    beyond: Annotated[float, typer.Option(help="How much better than the best random head that passes the rule.")] = 0.1
 
 
 def heads(
@@ -55,6 +56,10 @@ def heads(
     weights: Annotated[
         str, typer.Option(help="raw, or effective: attention without the part that has no effect on a head's output.")
     ] = "raw",
+    random: Annotated[
+        bool,
+        typer.Option("--random/--no-random", help="Also read a randomly initialised model, to compare with."),
+    ] = True,
     label: Annotated[str, typer.Option(help="The label of words by which attention is also summed.")] = "upos",
     long: sweeping.Long = "window",
     sweep: Annotated[
@@ -76,6 +81,7 @@ def heads(
 
     from pellucid.collect.sweep import sweep as run
     from pellucid.heads import functions, head_collectors
+    from pellucid.model.twin import twin_of
     from pellucid.saving import check_free
 
     if out is not None:
@@ -83,7 +89,9 @@ def heads(
     read, opened = shape.open(corpus), opening.open(model)
     with nullcontext() if sweep is None else options.resumable(sweep):
         collectors = head_collectors(opened, label=label, side=side, weights=weights)
-        found = run(opened, read, collectors, folder=sweep, long=long, side=side, **asdict(running))
+        twin = twin_of(opened) if random else None
+        models = [opened] if twin is None else [opened, twin]
+        found = run(models, read, collectors, folder=sweep, long=long, side=side, **asdict(running))
     command = shlex.join(["pellucid", *sys.argv[1:]])
     result = functions(found, **asdict(rules), weights=weights)
     result = replace(result, provenance=replace(result.provenance, command=command))
@@ -148,6 +156,8 @@ def _print(result: HeadFunctions) -> None:
         print_table(["head", "function", "offset or relation", *right], rows, title=title, right=right)
     else:
         console().print(title)
+    if result.beside_random:
+        console().print(result.beside_random)
     skipped = result.table("skipped").columns
     for name, why in zip(skipped["function"].tolist(), skipped["why"].tolist(), strict=True):
         console().print(f"not tried: {name}, because {why}")

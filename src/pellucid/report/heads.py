@@ -43,6 +43,8 @@ def show_functions(
     if not result.present.all():
         sheet.note(UNEVEN)
     sheet.note(told_weights(result))
+    if result.beside_random:
+        sheet.note(result.beside_random)
     skipped = result.table("skipped").columns
     for name, why in zip(skipped["function"].tolist(), skipped["why"].tolist(), strict=True):
         sheet.note(f"Not tried: {name}, because {why}.")

@@ -123,6 +123,28 @@ def test_random_models_have_no_functions(causal):
             assert functions(random_model(seed, causal=causal, scale=scale), corpus).labels == {}, (seed, scale)
 
 
+def test_heads_of_a_random_twin_raise_the_bar(result):
+    """What a network that has learned nothing does as well is no function; where it does nothing, nothing changes."""
+    model, corpus = planted(), grammar_corpus()
+    collectors = head_collectors(model)
+    beside = functions(pl.sweep([model, Model.random_like(model)], corpus, collectors, progress=False))
+    assert beside.labels == result.labels
+    assert set(beside.table("random model").columns["heads"]) == {0}
+    assert beside.beside_random.startswith("No head of a randomly initialised model passes")
+    assert result.beside_random == ""
+    as_good = Model.load(model.hf, tokenizer=model.tokenizer)
+    as_good.name = f"{model.name} (random, seed 0)"
+    found = pl.sweep([model, as_good], corpus, collectors, progress=False)
+    none = functions(found)
+    assert none.labels == {}
+    told = dict(zip(*(none.table("random model").columns[name].tolist() for name in ("function", "best")), strict=True))
+    assert told["positional"] == result.measure("positional").max()
+    assert "positional (1 of" in none.beside_random
+    assert "0.10 better" in none.beside_random
+    kept = functions(found, beyond=0.0).labels
+    assert kept == {**result.labels, NAMES["rare"]: ("rare words",)}, "as good as the best is good enough"
+
+
 def test_the_false_positives_of_the_test_itself_are_rare():
     """Largest weights on random words: the smallest corrected p of 40 heads is under .05 in few of 200 draws."""
     dice = np.random.default_rng(0)

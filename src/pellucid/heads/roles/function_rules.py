@@ -20,7 +20,7 @@ from pellucid.heads.roles.function_scores import (
     Scored,
 )
 from pellucid.heads.roles.layers import NO_HEAD
-from pellucid.results import Array, ResultError
+from pellucid.results import Array, ResultError, Table
 
 if TYPE_CHECKING:
     from pellucid.collect.head_targets import HeadTargetsView
@@ -51,6 +51,7 @@ class Rules:
     level: float = 0.05
     least: int = 20
     without: tuple[str, ...] = ("punct",)
+    beyond: float = 0.1
 
 
 def check(rules: Rules) -> None:
@@ -58,10 +59,10 @@ def check(rules: Rules) -> None:
         value = getattr(rules, name)
         if not 0 < value <= 1:
             raise ResultError(f"{name}={value} is a share; give a number over 0, up to 1.")
-    if not -1 < rules.syntactic <= 1 or rules.least < 1 or rules.rare_times < 0:
+    if not -1 < rules.syntactic <= 1 or rules.least < 1 or rules.rare_times < 0 or not 0 <= rules.beyond <= 1:
         raise ResultError(
-            f"syntactic={rules.syntactic} must be between −1 and 1, least={rules.least} at least 1 and "
-            f"rare_times={rules.rare_times} not below 0."
+            f"syntactic={rules.syntactic} must be between −1 and 1, least={rules.least} at least 1, "
+            f"rare_times={rules.rare_times} not below 0 and beyond={rules.beyond} from 0 to 1."
         )
 
 
@@ -127,6 +128,24 @@ def holds_of(function: str, found: Scored, rules: Rules) -> Array:
     else:
         large = share >= getattr(rules, function)
     return large & (found.at_best(found.corrected) < rules.level)
+
+
+def beyond_random(scored: Mapping[str, Scored], random: Mapping[str, Scored], rules: Rules) -> tuple[Array, Table]:
+    """Which functions heads have, [function, layer, head], where heads of a random model are held against them.
+
+    Where these pass a rule too, a head must do better than the best of them by `beyond`. The table has, for every
+    function, how many of them pass (`heads` of `all`), and the `best` score of those, 0 where none does.
+    """
+    held: list[Array] = []
+    rows: list[tuple[str, int, int, float]] = []
+    for name, found in scored.items():
+        holds = holds_of(name, found, rules)
+        drawn, passed = random[name], holds_of(name, random[name], rules)
+        best = float(drawn.at_best(drawn.share)[passed].max()) if passed.any() else 0.0
+        rows.append((name, int(passed.sum()), int(np.isfinite(drawn.share[0]).sum()), best))
+        held.append(holds & (found.at_best(found.share) >= best + rules.beyond) if passed.any() else holds)
+    columns = ("function", "heads", "all", "best")
+    return np.stack(held), Table.of_rows(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def labels_of(scored: Mapping[str, Scored], holds: Array, present: Array) -> dict[str, Array]:

@@ -15,13 +15,16 @@ from pellucid.heads.roles.function_rules import (
     Rules,
     again,
     all_scores,
+    beyond_random,
     check,
     holds_of,
     labels_of,
+    scored_like,
 )
 from pellucid.heads.roles.function_scores import POSITIONAL, SINK, SYNTACTIC, Scored
 from pellucid.heads.roles.layers import NO_HEAD, stacked
 from pellucid.heads.roles.sweeping import phrases_of, swept, targets
+from pellucid.reading import control, layers
 from pellucid.results import Array, Coordinate, Result, ResultError, Table
 from pellucid.uncertainty import over_groups
 
@@ -37,7 +40,8 @@ class HeadFunctions(Result):
     """How well every head does every function, [measure, layer, head]; a head may have several, of which one is main.
 
     Tables: `labels`, `tests` (p, corrected, n), `relations` and `offsets` (all of them, for every head), `baselines`
-    (the best fixed offset of each relation), and `skipped` (functions that the corpus cannot tell about, and why).
+    (the best fixed offset of each relation), `skipped` (functions that the corpus cannot tell about, and why), and
+    with a randomly initialised model in the sweep `random model` (how many of its heads pass each rule, and how well).
     Where a layer has fewer heads than others, the values of those it has not are NaN.
     """
 
@@ -69,6 +73,27 @@ class HeadFunctions(Result):
         """Which heads there are, [layer, head]."""
         return self.table("labels").columns["main"] != NO_HEAD
 
+    @property
+    def beside_random(self) -> str:
+        """What heads of a randomly initialised model do by the same rules, in a sentence; nothing without one."""
+        if "random model" not in self.tables:
+            return ""
+        columns = self.table("random model").columns
+        passed = [
+            f"{name} ({heads} of {every} heads, at best {best:.2f})"
+            for name, heads, every, best in zip(
+                *(columns[of].tolist() for of in ("function", "heads", "all", "best")), strict=True
+            )
+            if heads
+        ]
+        if not passed:
+            return "No head of a randomly initialised model passes any of these rules."
+        beyond = self.provenance.arguments["beyond"]
+        return (
+            f"Heads of a randomly initialised model pass these rules too: {', '.join(passed)}. There a head must do "
+            f"{beyond:.2f} better than the best of them."
+        )
+
     def heads(self, function: str) -> list[str]:
         """Names `LAYER.HEAD` of the heads with a function, such as `rare words`; the best first."""
         values = self.measure(function)
@@ -92,6 +117,7 @@ def functions(
     level: float = Rules.level,
     least: int = Rules.least,
     without: Sequence[str] = Rules.without,
+    beyond: float = Rules.beyond,
     weights: str = RAW,
 ) -> HeadFunctions:
     """The functions of every head, from `HeadTargets()` of a sweep, or from a model and a corpus that is swept now.
@@ -101,10 +127,13 @@ def functions(
     find the rarest, and `rare_times` as often as by chance (Voita et al. 2019); a sink if `sink` of its attention is on
     special tokens and the first position; and so on for `induction` and `duplicate`. Each must also beat shuffled
     positions with p < `level`, Holm's correction made over all heads (and offsets or relations). Relations with fewer
-    than `least` cases, and those `without`, are not tested. `weights` are raw or effective: of these, the largest is
-    told by the signed numbers, and sinks by absolute values with rows that sum to one.
+    than `least` cases, and those `without`, are not tested. With a randomly initialised model in the sweep, a head must
+    do it `beyond` better than the best of its heads that pass the rule. `weights` are raw or effective: of these, the
+    largest is told by the signed numbers, and sinks by absolute values with rows that sum to one.
     """
-    rules = Rules(positional, syntactic, rare, rare_times, sink, induction, duplicate, level, least, tuple(without))
+    rules = Rules(
+        positional, syntactic, rare, rare_times, sink, induction, duplicate, level, least, tuple(without), beyond
+    )
     check(rules)
     found = swept(source, corpus, weights=weights)
     view, mine = targets(found, weights)
@@ -129,8 +158,14 @@ def functions(
         high=interval.high,
         resampled=interval.resampled,
         provenance=found.provenance("heads.functions", {**asdict(rules), "weights": weights}),
-        tables=_tables(view, keys, scored, skipped, rules, axes),
+        tables=_tables(view, keys, scored, skipped, rules, axes, _random_keys(found, view)),
     )
+
+
+def _random_keys(found: Found, view: HeadTargetsView) -> list[str]:
+    """The keys of the randomly initialised model; none where the sweep has no such model."""
+    twin = control(found.models)
+    return [] if twin is None else list(layers(found.models, view.keys, "pattern", model=twin).values())
 
 
 def _tables(
@@ -140,9 +175,14 @@ def _tables(
     skipped: Mapping[str, str],
     rules: Rules,
     axes: Mapping[str, tuple[Coordinate, ...]],
+    random: Sequence[str],
 ) -> dict[str, Table]:
     grid = {"layer": axes["layer"], "head": axes["head"]}
-    holds = np.stack([holds_of(name, found, rules) for name, found in scored.items()])
+    drawn: dict[str, Table] = {}
+    if random:
+        holds, drawn["random model"] = beyond_random(scored, scored_like(view, random, scored), rules)
+    else:
+        holds = np.stack([holds_of(name, found, rules) for name, found in scored.items()])
     present = np.isfinite(next(iter(scored.values())).share[0])
     tests = {
         "p": np.nan_to_num(np.stack([each.at_best(each.p) for each in scored.values()]), nan=1.0),
@@ -154,6 +194,7 @@ def _tables(
         "labels": Table(grid, labels_of(scored, holds, present)),
         "tests": Table(axes, tests),
         "skipped": Table.of_rows({"function": list(skipped), "why": list(skipped.values())}),
+        **drawn,
     }
     if POSITIONAL in scored:
         each = scored[POSITIONAL]
