@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.studies.heads.rules import Number
 from pellucid.studies.neurons.tables import BARS, METHODS, STREAMED, Case, Grid
+from pellucid.studies.rules import Number
 
 NEURONS = 1000
 SITES = ("resid.0", "resid.1", "resid.2", "resid.3", "resid.4")

@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pellucid.studies.heads import rules
+from pellucid.studies import rules
 from pellucid.studies.heads.claims import claims
-from pellucid.studies.heads.claims_layers import all_links, held_out_head, rise, tag_special
+from pellucid.studies.heads.claims_layers import all_links, held_out_head, tag_special
 from pellucid.studies.heads.tables import Drawn, Links
 from pellucid.studies.heads.verdicts import functions_of, lasting, point_at, reading_heads, specialised
+from pellucid.studies.rules import rise
 from tests.studies import heads_numbers as made
 from tests.studies.heads_numbers import (
     NAMES,

@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from pellucid.studies.heads import rules
-from pellucid.studies.heads.rules import Number
+from pellucid.studies import rules
+from pellucid.studies.rules import Number
 
 
 def test_a_number_with_an_interval_lies_above_below_or_neither():

@@ -19,12 +19,13 @@ from pellucid.studies.heads import figures as heads_figures
 from pellucid.studies.heads import removing as heads_removing
 from pellucid.studies.heads import rows as heads_rows
 from pellucid.studies.heads import running as study
-from pellucid.studies.heads.cases import SCALES, Asked, Setup, check_data, sampled, setup
+from pellucid.studies.heads.cases import SCALES, Asked, Setup, check_data, setup
 from pellucid.studies.heads.claims import claims
 from pellucid.studies.heads.page import write_page
 from pellucid.studies.heads.reading import all_functions, profiles, pronoun_links, read_text, tag_heads
 from pellucid.studies.heads.removing import left_at, removing
 from pellucid.studies.heads.tables import CASES, Case, read, read_cases, write
+from pellucid.studies.texts import sampled
 from tests.overlaps import faults
 from tests.studies.heads_numbers import NAMES, case, pruning
 

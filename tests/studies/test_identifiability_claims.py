@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pellucid.studies.heads.rules import Number
 from pellucid.studies.identifiability import answers
 from pellucid.studies.identifiability.claims import QUESTIONS, claims
+from pellucid.studies.rules import Number
 from pellucid.uncertainty import t_quantile
 from tests.studies.identifiability_numbers import LENGTHS, attention, case, curve, mixing, tokens
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pellucid.studies.heads import rules
-from pellucid.studies.heads.rules import Number
+from pellucid.studies import rules
 from pellucid.studies.neurons.claims import claims
 from pellucid.studies.neurons.claims_methods import faithful_in_model, faithful_in_probe
 from pellucid.studies.neurons.rows import faithful_rows, verdict_rows
 from pellucid.studies.neurons.tables import METHODS
 from pellucid.studies.neurons.verdicts import apart, by_groups
+from pellucid.studies.rules import Number
 from tests.studies import neurons_numbers as made
 from tests.studies.neurons_numbers import FEW, OPEN, TAGS, case
 

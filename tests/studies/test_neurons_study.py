@@ -14,8 +14,6 @@ from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.provenance import Provenance
 from pellucid.results import Table
 from pellucid.studies.claims import StudyError
-from pellucid.studies.heads.cases import sampled
-from pellucid.studies.heads.rules import Number
 from pellucid.studies.neurons import figures, rows
 from pellucid.studies.neurons import running as study
 from pellucid.studies.neurons.cases import SCALES, Asked, Setup, case_names, check_data, setup, spread_over
@@ -23,6 +21,8 @@ from pellucid.studies.neurons.claims import claims
 from pellucid.studies.neurons.measuring import depth_of, experts, first_of
 from pellucid.studies.neurons.page import write_page
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, METHODS, STREAMED, Case, Grid, read, read_cases, write
+from pellucid.studies.rules import Number
+from pellucid.studies.texts import sampled
 from tests.overlaps import faults
 from tests.studies.neurons_numbers import SITES, case
 

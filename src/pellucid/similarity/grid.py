@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pellucid.collect.collector import split_key
+from pellucid.collect.side_by_side import side_by_side
 from pellucid.errors import listing
 from pellucid.results import Array, Coordinate, Result, Table
 from pellucid.similarity.caution import SimilarityWarning
 from pellucid.similarity.metrics import Metric, chosen, phrases
 from pellucid.similarity.nulls import debiased
 from pellucid.similarity.pair import SimilarityError
-from pellucid.similarity.parallel import at_once
 from pellucid.similarity.planning import TOLERANCE, float32_error, lost
 from pellucid.similarity.sampled import Samples, linear_cka
 from pellucid.similarity.sources import (
@@ -235,7 +235,8 @@ def _table(
 
     places = [(i, j) for i in range(len(left)) for j in range(len(right)) if i <= j or len(once) < len(wanted)]
     # By diagonals: neighbours share no site, and no thread waits for another's work on a site that both need.
-    at_once(fill, sorted(places, key=lambda place: (place[1] - place[0]) % len(right)))
+    order = sorted(places, key=lambda place: (place[1] - place[0]) % len(right))
+    side_by_side(lambda place: fill(*place), order)
     for number in once:
         below = np.tri(len(left), k=-1, dtype=bool)[..., None]
         values[number] = np.where(below, values[number].swapaxes(0, 1), values[number])

@@ -188,7 +188,7 @@ class Pair:
 
 
 def _power(matrix: Array) -> float:
-    """‖M‖², by torch: NumPy's threads would go on spinning beside those that score pairs (`at_once`)."""
+    """‖M‖², by torch: NumPy's threads would go on spinning beside those that score pairs (`side_by_side`)."""
     flat = torch.from_numpy(matrix).reshape(-1)
     return float(torch.dot(flat, flat))
 

@@ -1,31 +1,13 @@
-"""Many small problems at once, one thread for each: linear algebra of a few hundred rows shares threads badly."""
+"""What threads share: properties that one of them works out for all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from threading import RLock
 from typing import Any, Generic, TypeVar, overload
 
-import torch
-
 T = TypeVar("T")
 _LOCK = "_kept lock"
-
-
-def at_once(work: Callable[[int, int], None], places: Sequence[tuple[int, int]]) -> None:
-    """Does the work of every place, as many at a time as torch has threads, each with one thread of its own.
-
-    What each gives does not depend on how many run. The first error is raised.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(lambda place: work(*place), places):
-                pass
-    finally:
-        torch.set_num_threads(threads)
 
 
 class kept(Generic[T]):

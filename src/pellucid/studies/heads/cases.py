@@ -11,6 +11,7 @@ from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import listing
 from pellucid.model import Model
 from pellucid.studies.claims import StudyError
+from pellucid.studies.texts import sampled
 
 Say = Callable[[str], None]
 GRAMMAR, ENGLISH = "generated English", "UD English"
@@ -119,15 +120,6 @@ def setup(case: str, size: Size, asked: Asked, say: Say, *, smoke: bool) -> Setu
     """Opens the model and the texts of a case; what is missing is said before anything is computed."""
     makers = {"translate": _translate, "lm": _language, "classify": _classify}
     return makers[case](size, asked, say, smoke)
-
-
-def sampled(corpus: Corpus, count: int) -> Corpus:
-    """At most so many sentences, spread evenly over a corpus; documents stay what they are."""
-    sentences = list(corpus)
-    if len(sentences) <= count:
-        return corpus
-    chosen = [sentences[place * len(sentences) // count] for place in range(count)]
-    return Corpus.of(chosen, name=f"{corpus.name} ({count:,} of {len(sentences):,} sentences)")
 
 
 def check_data(case: str, data: Path | None) -> None:

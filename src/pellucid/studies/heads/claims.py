@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pellucid.studies.heads import rules
+from pellucid.studies import rules
+from pellucid.studies.claims import CaseClaim, told
 from pellucid.studies.heads.claims_layers import across_claims, layer_claims
-from pellucid.studies.heads.rules import Number
 from pellucid.studies.heads.tables import SPECIALISED, WAYS, Case
 from pellucid.studies.heads.verdicts import (
     VOITA,
-    HeadClaim,
     all_heads,
     better_than_guessing,
     functions_of,
@@ -22,27 +21,27 @@ from pellucid.studies.heads.verdicts import (
     reading_heads,
     specialised,
     stack_of,
-    told,
     values_of,
 )
+from pellucid.studies.rules import Number
 
 HALF, THIRD, LITTLE, SEVERAL = 0.5, 1 / 3, 0.95, 0.1
 """Most heads are gone at half of them; survivors are judged at a third; little is lost where 95% is kept; and several
 heads are a tenth of them."""
 
 
-def claims(cases: Sequence[Case]) -> list[HeadClaim]:
+def claims(cases: Sequence[Case]) -> list[CaseClaim]:
     """Every claim on every case, claim by claim, and those that compare cases."""
     makers = (_kinds, _three, _important, _confident, _removable, _matter, _survivors, _last, _stacks)
     found = [claim for make in makers for case in cases if (claim := make(case)) is not None]
     return [*found, *layer_claims(cases), *across_claims(cases)]
 
 
-def _kinds(case: Case) -> HeadClaim:
+def _kinds(case: Case) -> CaseClaim:
     special = specialised(case)
     random = max(drawn.specialised for drawn in case.random.values()) / len(special)
     number = rules.share(int(special.sum()), len(special), max(random, SEVERAL))
-    return HeadClaim(
+    return CaseClaim(
         "Heads have recognisable functions: positional, syntactic, rare words.",
         "Share of the heads that read text with one of the three functions, on any of the texts (Wilson's interval): "
         f"above {SEVERAL:.0%}, and above that of a network with random weights on the text where it has most. Where "
@@ -58,7 +57,7 @@ def _kinds(case: Case) -> HeadClaim:
     )
 
 
-def _three(case: Case) -> HeadClaim:
+def _three(case: Case) -> CaseClaim:
     own = functions_of(case)
     counts = {name: sum(name in labels for labels in own.values()) for name in SPECIALISED}
     tried = {str(name) for found in case.functions.values() for name in found.axes["measure"]}
@@ -66,7 +65,7 @@ def _three(case: Case) -> HeadClaim:
     whole = all(name in tried for name in SPECIALISED)
     random = {name: max(drawn.counts.get(name, 0) for drawn in case.random.values()) for name in SPECIALISED}
     drawn = sum(count > 0 for count in random.values())
-    return HeadClaim(
+    return CaseClaim(
         "All three kinds of heads are there.",
         "At least one head of each of the three kinds; a kind that the texts cannot show leaves it open.",
         "; ".join(f"{name} {counts[name]} (random network {random[name]})" for name in SPECIALISED),
@@ -78,13 +77,13 @@ def _three(case: Case) -> HeadClaim:
     )
 
 
-def _important(case: Case) -> HeadClaim:
+def _important(case: Case) -> CaseClaim:
     names, special = reading_heads(case), specialised(case)
     measures = [str(name) for name in case.importance.axes["measure"]]
     found = {name: rules.precedence(values_of(case, name, names), special) for name in measures}
     number = found["zero"]
     rest = "; ".join(f"{name} {told(each)}" for name, each in found.items() if name != "zero")
-    return HeadClaim(
+    return CaseClaim(
         "Important heads are the specialised ones.",
         "How likely a specialised head is worth more than another: rise of the loss without it. Beyond 95% of the ways "
         "to deal out at random which heads are specialised.",
@@ -97,7 +96,7 @@ def _important(case: Case) -> HeadClaim:
     )
 
 
-def _confident(case: Case) -> HeadClaim:
+def _confident(case: Case) -> CaseClaim:
     names = reading_heads(case)
     other = "lrp" if "lrp" in case.importance.axes["measure"] else "gradient"
     first = layer_of(names[0])
@@ -107,7 +106,7 @@ def _confident(case: Case) -> HeadClaim:
         return rules.agreement(values_of(case, "confidence", chosen), values_of(case, measure, chosen))
 
     number = agree(later, other)
-    return HeadClaim(
+    return CaseClaim(
         "Confidence tells which heads are relevant, but for the first layer.",
         f"Spearman's ρ of confidence and relevance ({'LRP' if other == 'lrp' else 'gradient'}) over the heads that "
         "read text, without the first layer: beyond 95% of random orders.",
@@ -134,7 +133,7 @@ def _halved(case: Case) -> tuple[int | None, str]:
     return point_at(case, HALF), "gates did not close half of the heads"
 
 
-def _removable(case: Case) -> HeadClaim:
+def _removable(case: Case) -> CaseClaim:
     total, count, why = len(all_heads(case)), *_halved(case)
     number = rules.UNKNOWN if count is None else _kept_at(case, "gates", count)
     claim = "Most heads can be removed with little loss."
@@ -150,7 +149,7 @@ def _removable(case: Case) -> HeadClaim:
             f"{case.pruning.chosen} of {total}"
         )
     published = "38 of 48 encoder heads removed, −0.15 BLEU"
-    return HeadClaim(claim, rule, found, number.above(), case.name, VOITA, published, number)
+    return CaseClaim(claim, rule, found, number.above(), case.name, VOITA, published, number)
 
 
 def _interval(number: Number) -> str:
@@ -158,7 +157,7 @@ def _interval(number: Number) -> str:
     return f"{number.value:.0%} ({number.low:.0%} to {number.high:.0%})".replace("-", "−")
 
 
-def _matter(case: Case) -> HeadClaim:
+def _matter(case: Case) -> CaseClaim:
     count, why = _halved(case)
     claim = "It matters which heads are left."
     rule = (
@@ -171,10 +170,10 @@ def _matter(case: Case) -> HeadClaim:
         gates, drawn = _kept_at(case, "gates", count), _kept_at(case, "random", count)
         number = Number(gates.value, drawn.value, gates.low, gates.high)
         found = f"{count} heads: gates {_interval(gates)}, random {_interval(drawn)}"
-    return HeadClaim(claim, rule, found, number.above(), case.name, VOITA, "the rest can be pruned", number)
+    return CaseClaim(claim, rule, found, number.above(), case.name, VOITA, "the rest can be pruned", number)
 
 
-def _survivors(case: Case) -> HeadClaim:
+def _survivors(case: Case) -> CaseClaim:
     names, special, count = reading_heads(case), specialised(case), point_at(case, THIRD)
     claim = "Most heads that survive pruning have one of the functions."
     rule = (
@@ -196,13 +195,13 @@ def _survivors(case: Case) -> HeadClaim:
         f"{found} of the {len(left)} that read text are specialised, of {len(names)} in all {int(special.sum())}; "
         f"{told(number)}"
     )  # fmt: skip
-    return HeadClaim(claim, rule, shown, holds, case.name, VOITA, "most survivors have a known function", number)
+    return CaseClaim(claim, rule, shown, holds, case.name, VOITA, "most survivors have a known function", number)
 
 
-def _last(case: Case) -> HeadClaim:
+def _last(case: Case) -> CaseClaim:
     names = reading_heads(case)
     number = rules.precedence(lasting(case, names), specialised(case))
-    return HeadClaim(
+    return CaseClaim(
         "The last heads to go are specialised ones.",
         "How likely a specialised head is open at more points of the curve than another: beyond 95% of the ways to "
         "deal out at random which heads are specialised.",
@@ -215,7 +214,7 @@ def _last(case: Case) -> HeadClaim:
     )
 
 
-def _stacks(case: Case) -> HeadClaim | None:
+def _stacks(case: Case) -> CaseClaim | None:
     names = all_heads(case)
     stacks = np.array([stack_of(name) for name in names])
     if "cross" not in stacks:
@@ -223,7 +222,7 @@ def _stacks(case: Case) -> HeadClaim | None:
     open_ = lasting(case, names)
     number = rules.difference(open_, stacks == "cross", stacks == "encoder")
     means = ", ".join(f"{stack} {open_[stacks == stack].mean():.2f}" for stack in ("encoder", "decoder", "cross"))
-    return HeadClaim(
+    return CaseClaim(
         "Heads of the encoder go first, those that look from decoder to encoder last.",
         "Share of the curve's points at which a head is open, mean over cross attention less that over the encoder: "
         "beyond 95% of the ways to deal out the two stacks.",

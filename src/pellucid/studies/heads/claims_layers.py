@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pellucid.studies.heads import rules
-from pellucid.studies.heads.rules import Number
+from pellucid.studies import rules
+from pellucid.studies.claims import CaseClaim, told
 from pellucid.studies.heads.tables import LINKS, Case, Links, Profile
-from pellucid.studies.heads.verdicts import VIG, Array, HeadClaim, told
+from pellucid.studies.heads.verdicts import VIG, Array
+from pellucid.studies.rules import Number
 
 TIMES, POINTS, MANY = 3.0, 0.1, 0.1
 """A head has a tag of its own from 3 times uniform attention and 10 points above it; many heads are a tenth."""
@@ -18,13 +19,13 @@ NEAR = 1 / 6
 """Depths that differ by less are the same place of two networks."""
 
 
-def layer_claims(cases: Sequence[Case]) -> list[HeadClaim]:
+def layer_claims(cases: Sequence[Case]) -> list[CaseClaim]:
     """Every claim on every case, claim by claim."""
     makers = (_pronouns, _pronouns_middle, _tags, _tag_depths, _distance, _syntax, _nearest)
     return [make(case) for make in makers for case in cases]
 
 
-def across_claims(cases: Sequence[Case]) -> list[HeadClaim]:
+def across_claims(cases: Sequence[Case]) -> list[CaseClaim]:
     """Claims that compare two models: a language model and an encoder."""
     held = {case.name: case for case in cases}
     if "lm" not in held or "classify" not in held:
@@ -43,7 +44,7 @@ def across_claims(cases: Sequence[Case]) -> list[HeadClaim]:
         for name, each in zip(("lm", "classify"), depths, strict=True)
     )
     return [
-        HeadClaim(
+        CaseClaim(
             "Language model and encoder link pronouns in the same layers.",
             "Difference of the mean depth (0 first layer, 1 last) of the links, weighted by how much more often the "
             f"antecedent is found than the rival: its interval lies below {NEAR:.2f}. Nothing is said unless "
@@ -107,9 +108,9 @@ def _mean_of_groups(hits: Array, sizes: Array, chance: float) -> Number:
     return rules.resampled(whole, without, sizes if several else [], chance)
 
 
-def _pronouns(case: Case) -> HeadClaim:
+def _pronouns(case: Case) -> CaseClaim:
     number, one, other, head = held_out_head(all_links(case))
-    return HeadClaim(
+    return CaseClaim(
         "A head links pronouns to whom they mean.",
         "Share of pronouns whose largest weight is on the antecedent less the share on the rival, for the head that is "
         "best on the other sentences (10 parts): the interval lies above 0.",
@@ -141,12 +142,12 @@ def _over_groups(links: Links, read: Callable[[Array], float]) -> Number:
     return rules.resampled(read(pronoun_layers(links)), without, links.pronouns[groups] if without else [], flat)
 
 
-def _pronouns_middle(case: Case) -> HeadClaim:
+def _pronouns_middle(case: Case) -> CaseClaim:
     links = all_links(case)
     number = _over_groups(links, rules.middle_less_outer)
     linked = held_out_head(links)[0].above() is True
     by_layer = pronoun_layers(links)
-    return HeadClaim(
+    return CaseClaim(
         "The link is made in the middle layers.",
         "Antecedent less rival, mean over the heads of a layer; middle third of the layers less the others: the "
         "interval lies above 0. Nothing is said where no head makes the link.",
@@ -168,12 +169,12 @@ def tag_special(case: Case, of: str = "shares") -> dict[str, str]:
     return {str(head): held["tags"][found[head]] for head in range(own.shape[1]) if own[:, head].any()}
 
 
-def _tags(case: Case) -> HeadClaim:
+def _tags(case: Case) -> CaseClaim:
     special = tag_special(case)
     total = int(np.array(case.facts["tags"]["shares"]).shape[1])
     number = rules.share(len(special), total, MANY)
     kinds = sorted(set(special.values()))
-    return HeadClaim(
+    return CaseClaim(
         "Many heads specialise in a part of speech.",
         f"Share of heads with a tag that gets {TIMES:g} times what uniform attention gives it and 10 points more "
         f"(Wilson's interval): above {MANY:.0%}.",
@@ -192,7 +193,7 @@ def tag_depths(profile: Profile, values: Array) -> Array:
     return np.array([rules.centre(row) for row in values - profile.chance])
 
 
-def _tag_depths(case: Case) -> HeadClaim:
+def _tag_depths(case: Case) -> CaseClaim:
     claim = "Different parts of speech are targeted at different depths."
     rule = (
         "The mean depth of the attention on each tag above uniform attention, worked out from two halves of the text: "
@@ -207,7 +208,7 @@ def _tag_depths(case: Case) -> HeadClaim:
         order = np.argsort(depths)
         ends = [f"{profile.rows[at]} {depths[at]:.2f}" for at in (order[0], order[-1])]
         shown = f"ρ {told(number)}; depths from {ends[0]} to {ends[1]}"
-    return HeadClaim(claim, rule, shown, number.above(), case.name, VIG, "different tags at different depths", number)
+    return CaseClaim(claim, rule, shown, number.above(), case.name, VIG, "different tags at different depths", number)
 
 
 def _halves(profile: Profile) -> tuple[Array, Array]:
@@ -234,18 +235,13 @@ def of_profile(profile: Profile | None, read: Callable[[Array], float], *, wante
     return rules.resampled(read(profile.values[0]), without, profile.sizes, chance)
 
 
-def rise(row: Array) -> float:
-    """How much values [layers] rise from the first layer to the last, along the straight line that fits them best."""
-    return float(np.polyfit(np.linspace(0, 1, len(row)), row, 1)[0]) if len(row) > 1 else math.nan
-
-
 _BEYOND = "its interval lies above 0 and above the same in a random network."
 
 
-def _distance(case: Case) -> HeadClaim:
-    number = of_profile(case.profiles["distance"], rise)
+def _distance(case: Case) -> CaseClaim:
+    number = of_profile(case.profiles["distance"], rules.rise)
     row = case.profiles["distance"].values[0]
-    return HeadClaim(
+    return CaseClaim(
         "Deeper layers look farther.",
         "How much the mean distance of attention, in words, rises from the first layer to the last, along the line "
         f"that fits best: {_BEYOND}",
@@ -258,13 +254,13 @@ def _distance(case: Case) -> HeadClaim:
     )
 
 
-def _syntax(case: Case) -> HeadClaim:
+def _syntax(case: Case) -> CaseClaim:
     profile = case.profiles.get("neighbours")
     number = of_profile(profile, rules.middle_less_outer)
     shown = told(number, per_cent=True)
     if profile is not None:
         shown += f"; largest in layer {profile.layers[int(profile.values[0].argmax())]} of {len(profile.layers)}"
-    return HeadClaim(
+    return CaseClaim(
         "Attention follows dependencies most in the middle layers.",
         "Attention on syntactic neighbours (all relations, both ways), mean over the heads of a layer; middle third of "
         f"the layers less the others: {_BEYOND}",
@@ -277,9 +273,9 @@ def _syntax(case: Case) -> HeadClaim:
     )
 
 
-def _nearest(case: Case) -> HeadClaim:
+def _nearest(case: Case) -> CaseClaim:
     number = of_profile(case.profiles["distance"], rules.middle_less_outer, wanted=-1)
-    return HeadClaim(
+    return CaseClaim(
         "Attention looks least far in the middle layers.",
         "Mean distance of attention in words; middle third of the layers less the others: "
         f"{_BEYOND.replace('above', 'below')}",

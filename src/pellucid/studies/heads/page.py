@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pellucid.report.sheet import WIDTH, Sheet
+from pellucid.studies.claims import CaseClaim, told
 from pellucid.studies.heads import figures, rows
 from pellucid.studies.heads.claims import claims
 from pellucid.studies.heads.claims_layers import held_out_head
 from pellucid.studies.heads.tables import CASES, Case, write
-from pellucid.studies.heads.verdicts import HeadClaim, all_heads, specialised, told
+from pellucid.studies.heads.verdicts import all_heads, specialised
 from pellucid.studies.study_page import StudyPage
 
 Study = Sequence[Case]
@@ -87,7 +88,7 @@ def _claims(sheet: Sheet, cases: Study) -> None:
         )
 
 
-def _once(found: Sequence[HeadClaim]) -> list[HeadClaim]:
+def _once(found: Sequence[CaseClaim]) -> list[CaseClaim]:
     return list({each.claim: each for each in reversed(found)}.values())[::-1]
 
 

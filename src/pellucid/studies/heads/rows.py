@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.report.html import Cell, interval, number
-from pellucid.studies.heads import rules
+from pellucid.studies import rules
 from pellucid.studies.heads.claims_layers import all_links, link_shares
 from pellucid.studies.heads.figures import NAMED
 from pellucid.studies.heads.tables import SPECIALISED, WAYS, Case

@@ -18,8 +18,9 @@ from pellucid.results import versions
 from pellucid.studies.claims import StudyError
 from pellucid.studies.heads import reading
 from pellucid.studies.heads import removing as fewer
-from pellucid.studies.heads.cases import SCALES, Asked, Setup, Size, check_data, sampled, setup
+from pellucid.studies.heads.cases import SCALES, Asked, Setup, Size, check_data, setup
 from pellucid.studies.heads.tables import CASES, Case, read, slim, write
+from pellucid.studies.texts import sampled
 
 Say = Callable[[str], None]
 RANDOM_SEED = 2

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pellucid.studies.heads.claims_layers import rise
-from pellucid.studies.heads.rules import UNKNOWN, Number, resampled
-from pellucid.studies.heads.verdicts import told
+from pellucid.studies.claims import told
 from pellucid.studies.identifiability.measures import QUERIES, first_of, last_of
 from pellucid.studies.identifiability.tables import Array, Case, Curve
+from pellucid.studies.rules import UNKNOWN, Number, resampled, rise
 
 NEARLY, MOST, SEVERAL = 0.95, 0.5, 0.1
 """Nearly all are 95%, most are a half, several are a tenth."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import listing
 from pellucid.studies.claims import StudyError
-from pellucid.studies.heads.cases import sampled
+from pellucid.studies.texts import sampled
 
 MODELS = "zoo:mlm,zoo:lm,zoo:tagger"
 UD = "ud_english_ewt/en_ewt-ud-dev.conllu"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pellucid.studies.heads.verdicts import HeadClaim
+from pellucid.studies.claims import CaseClaim
 from pellucid.studies.identifiability import answers
 from pellucid.studies.identifiability.answers import Answer
 from pellucid.studies.identifiability.tables import Case
@@ -27,14 +27,14 @@ class Question:
     answer: Callable[[Case], Answer]
 
 
-def claims(cases: Sequence[Case]) -> list[HeadClaim]:
+def claims(cases: Sequence[Case]) -> list[CaseClaim]:
     """Every claim on every model, claim by claim."""
     return [_judged(question, case) for question in QUESTIONS for case in cases]
 
 
-def _judged(asked: Question, case: Case) -> HeadClaim:
+def _judged(asked: Question, case: Case) -> CaseClaim:
     got = asked.answer(case)
-    return HeadClaim(
+    return CaseClaim(
         asked.claim, asked.rule, got.found, got.holds, case.name, asked.source, asked.published, got.number
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pellucid.report.sheet import Sheet
-from pellucid.studies.heads.verdicts import HeadClaim
+from pellucid.studies.claims import CaseClaim
 from pellucid.studies.identifiability import answers, figures, rows
 from pellucid.studies.identifiability.claims import QUESTIONS, claims
 from pellucid.studies.identifiability.measures import ATTENTION
@@ -74,7 +74,7 @@ def _claims(sheet: Sheet, cases: Study) -> None:
     )
 
 
-def _highlight(sheet: Sheet, case: Case, found: Sequence[HeadClaim]) -> None:
+def _highlight(sheet: Sheet, case: Case, found: Sequence[CaseClaim]) -> None:
     by_claim = {each.claim: each.number for each in found}
     told, largest = (
         next(by_claim[each.claim] for each in QUESTIONS if each.answer is answer)

@@ -15,7 +15,7 @@ from pellucid.heads.weighing.measuring import head_tasks
 from pellucid.model import Model
 from pellucid.neurons.judging.ablating import site_width
 from pellucid.studies.claims import StudyError
-from pellucid.studies.heads.cases import sampled
+from pellucid.studies.texts import sampled
 
 ZOO = ("zoo:mlm", "zoo:lm", "zoo:tagger")
 """The models that are studied where none are named."""

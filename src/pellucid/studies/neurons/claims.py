@@ -7,22 +7,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pellucid.studies.heads import rules
-from pellucid.studies.heads.rules import Number
-from pellucid.studies.heads.verdicts import told
+from pellucid.studies import rules
+from pellucid.studies.claims import CaseClaim, told
 from pellucid.studies.neurons.claims_across import across_claims
 from pellucid.studies.neurons.claims_methods import method_claims
 from pellucid.studies.neurons.measuring import FIRST, first_of
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, Case
-from pellucid.studies.neurons.verdicts import (
-    CLOSED,
-    NeuronClaim,
-    apart,
-    count_near,
-    relative,
-    slide,
-    total_of,
-)
+from pellucid.studies.neurons.verdicts import CLOSED, apart, count_near, relative, slide, total_of
+from pellucid.studies.rules import Number
 
 SMALL, REDUNDANT, NEAR = 0.04, 0.15, 0.99
 """Shares of neurons that are said to suffice for parts of speech, and for transfer; and of the accuracy of all that
@@ -31,9 +23,9 @@ SOME = 0.1
 """A kind of neurons is there where it is at least a tenth."""
 
 
-def claims(cases: Sequence[Case]) -> list[NeuronClaim]:
+def claims(cases: Sequence[Case]) -> list[CaseClaim]:
     """Every claim on every model, claim by claim, and those that compare models."""
-    makers: list[Callable[[Case], NeuronClaim | None]] = [
+    makers: list[Callable[[Case], CaseClaim | None]] = [
         *(lambda case, name=name: _controls(case, name) for name in CONCEPTS),
         _small,
         _better_than_random,
@@ -50,7 +42,7 @@ def claims(cases: Sequence[Case]) -> list[NeuronClaim]:
     return [*found, *method_claims(cases), *across_claims(cases)]
 
 
-def _controls(case: Case, concept: str) -> NeuronClaim:
+def _controls(case: Case, concept: str) -> CaseClaim:
     grid = case.grids[f"probe {concept}"]
     every = str(grid.columns[0])
     accuracy = grid.at("accuracy", every)
@@ -62,7 +54,7 @@ def _controls(case: Case, concept: str) -> NeuronClaim:
     worst = max(beside, key=lambda name: beside[name])
     number = Number(accuracy.value, beside[worst], accuracy.low, accuracy.high)
     rest = "; ".join(f"{name} {beside[name]:.0%}" for name in beside if name != worst)
-    return NeuronClaim(
+    return CaseClaim(
         f"A probe tells the {CONCEPTS[concept]} of words better than all of its controls.",
         "Accuracy of a probe on all neurons of the stream that were read, in documents that it did not learn from: its "
         "interval lies above the highest of most frequent class, random model and control task.",
@@ -83,9 +75,9 @@ def _set(case: Case, concept: str, share: float) -> tuple[int, int, Number]:
     return count, total, relative(grid, "top", count, case.numbers[f"whole {concept}"], NEAR)
 
 
-def _few(case: Case, share: float, claim: str, title: str, published: str) -> NeuronClaim:
+def _few(case: Case, share: float, claim: str, title: str, published: str) -> CaseClaim:
     count, total, number = _set(case, "pos", share)
-    return NeuronClaim(
+    return CaseClaim(
         claim,
         f"A probe of the part of speech trained on the first {share:.0%} of the neurons alone, ranked on other "
         f"documents, over the accuracy of one trained on all: the interval (of the few) lies above {NEAR:.0%}.",
@@ -99,7 +91,7 @@ def _few(case: Case, share: float, claim: str, title: str, published: str) -> Ne
     )
 
 
-def _small(case: Case) -> NeuronClaim:
+def _small(case: Case) -> CaseClaim:
     return _few(
         case,
         SMALL,
@@ -109,7 +101,7 @@ def _small(case: Case) -> NeuronClaim:
     )
 
 
-def _redundant(case: Case) -> NeuronClaim:
+def _redundant(case: Case) -> CaseClaim:
     return _few(
         case,
         REDUNDANT,
@@ -119,12 +111,12 @@ def _redundant(case: Case) -> NeuronClaim:
     )
 
 
-def _better_than_random(case: Case) -> NeuronClaim:
+def _better_than_random(case: Case) -> CaseClaim:
     grid = case.grids["anew pos"]
     count = count_near(grid, SMALL, case.neurons)
     found = grid.at("top", count)
     last = grid.at("bottom", count)
-    return NeuronClaim(
+    return CaseClaim(
         "The selected neurons tell more than as many at random.",
         f"Accuracy of a probe trained on the first {SMALL:.0%} of the neurons alone: its interval lies above the mean "
         "of as many neurons drawn at random.",
@@ -139,10 +131,10 @@ def _better_than_random(case: Case) -> NeuronClaim:
     )
 
 
-def _complex_takes_more(case: Case) -> NeuronClaim:
+def _complex_takes_more(case: Case) -> CaseClaim:
     (count, _, pos), (_, _, relation) = _set(case, "pos", SMALL), _set(case, "relation", SMALL)
     number = apart(pos, relation)
-    return NeuronClaim(
+    return CaseClaim(
         "A more complex task takes more neurons.",
         f"What the first {SMALL:.0%} of the neurons keep for the part of speech less what as many keep for the "
         "syntactic relation: the interval (both intervals, as if independent) lies above 0.",
@@ -164,11 +156,11 @@ def _depths(case: Case, concept: str) -> np.ndarray:
     return np.repeat(depth, list(counts.values()))
 
 
-def _lower(case: Case) -> NeuronClaim:
+def _lower(case: Case) -> CaseClaim:
     number = case.numbers["depth pos"]
     best = case.grids["layers pos"]
     row = best.row("accuracy")
-    return NeuronClaim(
+    return CaseClaim(
         "Neurons for parts of speech stand in lower layers.",
         f"Mean depth (0 the embeddings, 1 the last site) of the first {FIRST:.0%} of the neurons less that of the "
         "others: below 95% of the ways to deal out which are the first.",
@@ -182,11 +174,11 @@ def _lower(case: Case) -> NeuronClaim:
     )
 
 
-def _complex_higher(case: Case) -> NeuronClaim:
+def _complex_higher(case: Case) -> CaseClaim:
     one, other = (_depths(case, concept) for concept in ("relation", "pos"))
     chosen = np.arange(len(one) + len(other)) < len(one)
     number = rules.difference(np.concatenate([one, other]), chosen, ~chosen)
-    return NeuronClaim(
+    return CaseClaim(
         "Neurons for syntax stand in higher layers than those for parts of speech.",
         f"Mean depth of the first {FIRST:.0%} of the neurons for the syntactic relation less that for the part of "
         "speech: beyond 95% of the ways to deal them out to the two.",
@@ -200,13 +192,13 @@ def _complex_higher(case: Case) -> NeuronClaim:
     )
 
 
-def _hidden(case: Case) -> NeuronClaim:
+def _hidden(case: Case) -> CaseClaim:
     number, grid = case.numbers["hidden units"], case.grids["sub-layers"]
     assert grid.null is not None
     where = [str(site).startswith("neurons.") for site in grid.columns]
     own, even = (float(part[0][where].sum()) for part in (grid.values, grid.null))
     low, high = number.band or (math.nan, math.nan)
-    return NeuronClaim(
+    return CaseClaim(
         "Inside a block, the deeper sub-layer has more of the neurons.",
         f"Of the first {FIRST:.0%} of what attention adds and of the MLP's hidden units (by d′ for parts of speech), "
         "more are hidden units than 97.5% of draws of as many would have; it does not stand if fewer are than 97.5% of "
@@ -221,12 +213,12 @@ def _hidden(case: Case) -> NeuronClaim:
     )
 
 
-def _closed_classes(case: Case) -> NeuronClaim:
+def _closed_classes(case: Case) -> CaseClaim:
     grid = case.grids["spread"]
     sizes, closed = grid.row("effective"), np.array([str(name) in CLOSED for name in grid.columns])
     number = rules.difference(np.log2(np.maximum(sizes, 1)), ~closed, closed)
     order = [str(grid.columns[at]) for at in np.argsort(sizes, kind="stable")]
-    return NeuronClaim(
+    return CaseClaim(
         "Some classes are localised: function words take fewer neurons than open classes.",
         "Effective number of neurons that each class takes (exp of the entropy of its weights), mean of log2 over open "
         "classes less that over closed ones: beyond 95% of the ways to deal out which classes are open.",
@@ -239,7 +231,7 @@ def _closed_classes(case: Case) -> NeuronClaim:
     )
 
 
-def _exclusive(case: Case) -> NeuronClaim:
+def _exclusive(case: Case) -> CaseClaim:
     grid, total = case.grids["polysemy"], case.neurons
     assert grid.null is not None
     counts = np.round(grid.values[0] * total).astype(int)
@@ -248,7 +240,7 @@ def _exclusive(case: Case) -> NeuronClaim:
     both = rules.share(int(counts[2:].sum()), serving, SOME)
     verdicts = {single.above(), both.above()}
     even = float(grid.null[0, 2:].sum() / grid.null[0, 1:].sum())
-    return NeuronClaim(
+    return CaseClaim(
         "Some neurons are exclusive to one class, and some serve several.",
         "Of the neurons that are among the first 2% of any class, both the share of those of one class alone and of "
         f"those of several lie above {SOME:.0%} (Wilson's interval over neurons); it does not stand if one lies below.",
@@ -262,11 +254,11 @@ def _exclusive(case: Case) -> NeuronClaim:
     )
 
 
-def _experts(case: Case) -> NeuronClaim:
+def _experts(case: Case) -> CaseClaim:
     grid = case.grids["experts"]
     number = grid.at("model", BARS[0])
     rest = "; ".join(f"from {bar:.1f} {grid.at('model', bar).value:.1%}" for bar in BARS[1:])
-    return NeuronClaim(
+    return CaseClaim(
         "Some single neurons are experts of a class.",
         f"Share of neurons whose average precision for any part of speech is {BARS[0]} or more: Wilson's interval over "
         "neurons lies above the share in a network with random weights.",

@@ -8,28 +8,28 @@ from itertools import combinations
 import numpy as np
 
 from pellucid.heads.weighing.agreement import ranks
-from pellucid.studies.heads import rules
-from pellucid.studies.heads.rules import Number
-from pellucid.studies.heads.verdicts import told
+from pellucid.studies import rules
+from pellucid.studies.claims import CaseClaim, told
 from pellucid.studies.neurons.tables import BARS, Array, Case
-from pellucid.studies.neurons.verdicts import NeuronClaim, apart, slide
+from pellucid.studies.neurons.verdicts import apart, slide
+from pellucid.studies.rules import Number
 
 ALL = "all models"
 
 
-def across_claims(cases: Sequence[Case]) -> list[NeuronClaim]:
+def across_claims(cases: Sequence[Case]) -> list[CaseClaim]:
     """Claims about all models together; none of a single one."""
     pairs = [(one, other) for one in cases for other in cases if one.causal and not other.causal]
     found = [_consistent(cases)] if len(cases) > 1 else []
     return [*found, _more_experts(pairs), _fewer_neurons(pairs)] if pairs else found
 
 
-def _consistent(cases: Sequence[Case]) -> NeuronClaim:
+def _consistent(cases: Sequence[Case]) -> CaseClaim:
     common = [name for name in cases[0].grids["spread"].columns
               if all(name in case.grids["spread"].columns for case in cases)]  # fmt: skip
     sizes = [_centred(case, common) for case in cases]
     number = _agreement(sizes)
-    return NeuronClaim(
+    return CaseClaim(
         "The same classes are localised in all models.",
         "Spearman's ρ of the effective numbers of neurons that classes take, mean over all pairs of models: beyond 95% "
         "of random orders of the classes in each.",
@@ -69,12 +69,12 @@ def _together(verdicts: Sequence[bool | None]) -> bool | None:
     return verdicts[0] if len(set(verdicts)) == 1 else None
 
 
-def _more_experts(pairs: Sequence[tuple[Case, Case]]) -> NeuronClaim:
+def _more_experts(pairs: Sequence[tuple[Case, Case]]) -> CaseClaim:
     numbers = {
         f"{one.model} less {other.model}": apart(*(case.grids["experts"].at("model", BARS[0]) for case in (one, other)))
         for one, other in pairs
     }
-    return NeuronClaim(
+    return CaseClaim(
         "Models that read from left to right have more experts than those that read both ways.",
         f"Share of neurons whose average precision for any part of speech is {BARS[0]} or more, less that of the other "
         "(Wilson's intervals over neurons, as if independent): above 0 for every pair; below 0 for every pair: it does "
@@ -88,9 +88,9 @@ def _more_experts(pairs: Sequence[tuple[Case, Case]]) -> NeuronClaim:
     )
 
 
-def _fewer_neurons(pairs: Sequence[tuple[Case, Case]]) -> NeuronClaim:
+def _fewer_neurons(pairs: Sequence[tuple[Case, Case]]) -> CaseClaim:
     numbers = {f"{one.model} less {other.model}": _doublings(one, other) for one, other in pairs}
-    return NeuronClaim(
+    return CaseClaim(
         "Models that read from left to right need fewer neurons for a class.",
         "Effective number of neurons that a class takes as a share of all, mean of log2 over classes, less that of the "
         "other model: beyond 95% of the ways to deal the classes out to the two, and below 0, for every pair; above 0 "

@@ -7,27 +7,20 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pellucid.studies.heads.rules import Number
-from pellucid.studies.heads.verdicts import told
+from pellucid.studies.claims import CaseClaim, told
 from pellucid.studies.neurons.measuring import CLASSES, FIRST
 from pellucid.studies.neurons.tables import METHODS, STREAMED, UNORDERED, Case
-from pellucid.studies.neurons.verdicts import (
-    NeuronClaim,
-    beyond_draws,
-    by_groups,
-    random_draws,
-    several,
-    slide,
-)
+from pellucid.studies.neurons.verdicts import beyond_draws, by_groups, random_draws, several, slide
+from pellucid.studies.rules import Number
 
 LITTLE = 0.01
 """A drop of the accuracy that counts as none."""
 HALF = 0.5
 
 
-def method_claims(cases: Sequence[Case]) -> list[NeuronClaim]:
+def method_claims(cases: Sequence[Case]) -> list[CaseClaim]:
     """Every claim on every model, claim by claim."""
-    makers: list[Callable[[Case], NeuronClaim | None]] = [
+    makers: list[Callable[[Case], CaseClaim | None]] = [
         *(lambda case, method=method: _kept(case, method) for method in METHODS),
         *(lambda case, method=method: _lost(case, method) for method in METHODS),
         _fallback,
@@ -64,11 +57,11 @@ def _scored(case: Case) -> tuple[str, int]:
     return ("accuracy", -1) if case.facts["task"] == "tagger" else ("loss", 1)
 
 
-def _kept(case: Case, method: str) -> NeuronClaim:
+def _kept(case: Case, method: str) -> CaseClaim:
     first, last = faithful_in_probe(case, method)
     count = case.grids[f"in probe {method}"].columns[-1]
     behind = "" if method in UNORDERED else f"last {last.value:.0%}; "
-    return NeuronClaim(
+    return CaseClaim(
         f"The ranking is faithful to a probe: {METHODS[method]}.",
         f"Accuracy of a trained probe with the first {FIRST:.0%} of the neurons alone, all others at their mean: the "
         "interval lies above the mean of as many neurons at random, and the accuracy above that of every draw.",
@@ -82,7 +75,7 @@ def _kept(case: Case, method: str) -> NeuronClaim:
     )
 
 
-def _lost(case: Case, method: str) -> NeuronClaim | None:
+def _lost(case: Case, method: str) -> CaseClaim | None:
     found = faithful_in_model(case, method)
     if found is None:
         return None
@@ -92,7 +85,7 @@ def _lost(case: Case, method: str) -> NeuronClaim | None:
     whole = float(grid.row("whole").mean())
     as_it_is = f"accuracy as it is {whole:.1%}" if tagger else f"perplexity as it is {np.exp(whole):.0f}"
     behind = "" if method in UNORDERED else f"last less random {told(last, per_cent=tagger)}; "
-    return NeuronClaim(
+    return CaseClaim(
         f"The ranking is faithful to the model: {METHODS[method]}.",
         f"The model's own task with the first {FIRST:.0%} of the neurons at their mean, beside as many at random: loss "
         "in nats per goal (log perplexity) of a language model, errors of a tagger. The interval of the difference "
@@ -106,7 +99,7 @@ def _lost(case: Case, method: str) -> NeuronClaim | None:
     )
 
 
-def _fallback(case: Case) -> NeuronClaim | None:
+def _fallback(case: Case) -> CaseClaim | None:
     named = [cls for cls in CLASSES if f"accuracy class {cls}" in case.grids]
     if not named:
         return None
@@ -116,7 +109,7 @@ def _fallback(case: Case) -> NeuronClaim | None:
         drops[cls] = by_groups(grid.row("whole") - grid.row("top"), LITTLE)
     verdicts = {number.below() for number in drops.values()}
     worst = max(drops.values(), key=lambda number: number.value)
-    return NeuronClaim(
+    return CaseClaim(
         "Removing the neurons of one class leaves the model as accurate as it was.",
         "Drop of the accuracy of the model's own task with the first 1% of a class's neurons (by d′) at their mean: "
         f"the interval over document groups lies below {LITTLE:.0%} for {' and '.join(CLASSES)}; it does not stand if "
@@ -146,12 +139,12 @@ def _between(case: Case) -> float:
     return float(part[np.triu_indices(len(places), 1)].mean())
 
 
-def _differ(case: Case) -> NeuronClaim:
+def _differ(case: Case) -> CaseClaim:
     own, grid = _stability(case), case.grids["agreement"]
     number = Number(own.value, _between(case), own.low, own.high)
     every = float(grid.values[np.triu_indices(len(grid.rows), 1)].mean())
     assert grid.null is not None
-    return NeuronClaim(
+    return CaseClaim(
         "Different methods give very different rankings.",
         f"Agreement (Jaccard of the first {FIRST:.0%}) of Probeless, d′, IoU and average precision with themselves on "
         "other documents: the interval lies above the mean agreement of two of them on the same documents.",
@@ -165,11 +158,11 @@ def _differ(case: Case) -> NeuronClaim:
     )
 
 
-def _documents(case: Case) -> NeuronClaim:
+def _documents(case: Case) -> CaseClaim:
     own = _stability(case)
     number = Number(own.value, HALF, own.low, own.high)
     parts = [(METHODS[name], case.grids[f"stability {name}"].values[0, 0]) for name in STREAMED]
-    return NeuronClaim(
+    return CaseClaim(
         "The neurons found depend on the documents.",
         f"Agreement (Jaccard of the first {FIRST:.0%}) of rankings made of disjoint parts of the documents, mean of "
         f"four methods: the interval lies below {HALF}.",

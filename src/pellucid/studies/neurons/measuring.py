@@ -12,11 +12,11 @@ from pellucid import neurons
 from pellucid.collect.store import Store
 from pellucid.neurons import Ranking
 from pellucid.neurons.probing.material import Reading, kept
-from pellucid.studies.heads import rules
-from pellucid.studies.heads.cases import sampled
-from pellucid.studies.heads.rules import Number
+from pellucid.studies import rules
 from pellucid.studies.neurons.cases import Setup
 from pellucid.studies.neurons.tables import BARS, STREAMED, Grid
+from pellucid.studies.rules import Number
+from pellucid.studies.texts import sampled
 
 Array = np.ndarray[Any, Any]
 SHARES = (0.01, 0.04, 0.1, 0.15, 0.5)

@@ -9,10 +9,11 @@ from itertools import combinations
 import numpy as np
 
 from pellucid.report.html import Cell, interval, number, share
-from pellucid.studies.heads.rules import Number
+from pellucid.studies.claims import CaseClaim
 from pellucid.studies.neurons.claims_methods import faithful_in_model, faithful_in_probe
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, METHODS, STREAMED, UNORDERED, Case
-from pellucid.studies.neurons.verdicts import CLOSED, NeuronClaim
+from pellucid.studies.neurons.verdicts import CLOSED
+from pellucid.studies.rules import Number
 
 Rows = list[tuple[str | int | Cell, ...]]
 
@@ -31,7 +32,7 @@ def _tenth(value: float) -> str:
     return f"{100 * value:.1f}%".replace("-", "−")
 
 
-def verdict_rows(found: Sequence[NeuronClaim], cases: Sequence[Case]) -> list[tuple[str, ...]]:
+def verdict_rows(found: Sequence[CaseClaim], cases: Sequence[Case]) -> list[tuple[str, ...]]:
     """Every claim with its verdict on every model, and what was published; a claim about all has one verdict."""
     held = {(each.claim, each.case): each.verdict for each in found}
     once = {each.claim: each for each in reversed(found)}

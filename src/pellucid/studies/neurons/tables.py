@@ -14,7 +14,7 @@ from pellucid.errors import listing
 from pellucid.results import Result
 from pellucid.saving import write_file
 from pellucid.studies.claims import StudyError
-from pellucid.studies.heads.rules import Number
+from pellucid.studies.rules import Number
 
 Array = np.ndarray[Any, Any]
 FORMAT = 1

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from pellucid.studies.claims import Claim
-from pellucid.studies.heads.rules import UNKNOWN, Number, resampled
-from pellucid.studies.heads.verdicts import told
+from pellucid.studies.claims import told
 from pellucid.studies.neurons.tables import METHODS, Array, Case, Grid
+from pellucid.studies.rules import UNKNOWN, Number, resampled
 
 TUTORIAL = "Sajjad et al. 2021 (tutorial)"
 CLOSED = frozenset({"ADP", "AUX", "CCONJ", "DET", "NUM", "PART", "PRON", "PUNCT", "SCONJ"})
 """Tags with few words of their own, which grow seldom (and punctuation); all others are open."""
-
-
-@dataclass(frozen=True)
-class NeuronClaim(Claim):
-    """A claim judged on one model (or on several), with the slide that makes it and what was published there."""
-
-    case: str
-    source: str
-    published: str
-    number: Number
 
 
 def slide(title: str) -> str:

@@ -1,4 +1,4 @@
-"""Rules of the study of heads: numbers beside what chance gives, and whether they lie beyond it; no model is needed."""
+"""Rules of studies: numbers beside what chance gives, and whether they lie beyond it; no model is needed."""
 
 from __future__ import annotations
 
@@ -149,3 +149,8 @@ def centre(values: Array) -> float:
     if not weights.sum() or len(values) < 2:
         return 0.5
     return float((weights * np.linspace(0, 1, len(values))).sum() / weights.sum())
+
+
+def rise(row: Array) -> float:
+    """How much values [layers] rise from the first layer to the last, along the straight line that fits them best."""
+    return float(np.polyfit(np.linspace(0, 1, len(row)), row, 1)[0]) if len(row) > 1 else math.nan
