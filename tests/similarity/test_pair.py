@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from pellucid import similarity
+from pellucid.collect.side_by_side import side_by_side
 from pellucid.similarity import pair_of_rows
 from pellucid.similarity.cca import pwcca, pwcca_back
 from pellucid.similarity.cka import debiased_cka
 from pellucid.similarity.pair import Pair
-from pellucid.similarity.parallel import at_once, kept
+from pellucid.similarity.parallel import kept
 from tests.similarity.test_grid import found
 from tests.similarity.test_scores import made
 
@@ -66,12 +67,16 @@ def test_results_do_not_depend_on_threads() -> None:
 def test_errors_come_through_and_threads_come_back() -> None:
     before = torch.get_num_threads()
 
-    def fail(i: int, j: int) -> None:
-        raise ValueError(f"{i}, {j}")
+    def fail(place: tuple[int, int]) -> None:
+        raise ValueError(f"{place}")
 
-    with pytest.raises(ValueError, match="0, 1"):
-        at_once(fail, [(0, 1), (2, 3)])
-    assert torch.get_num_threads() == before
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(ValueError, match="0, 1"):
+            side_by_side(fail, [(0, 1), (2, 3)])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_kept_is_worked_out_once_by_many_threads() -> None:
