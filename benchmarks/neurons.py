@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterator
-
-from benchmarks.report import Measure, Report, announced, machine
+from benchmarks.parts import in_parts
+from benchmarks.report import Report
 
 PARTS = ("streaming", "memory", "overlap", "gaussian", "probe", "ablation")
 
@@ -18,15 +15,6 @@ def parts(device: str) -> tuple[str, ...]:
 
 def run(*, device: str, threads: int, quick: bool, only: str | None = None) -> Report:
     """Measure every part, or one; `quick` takes small inputs, which say little of speed."""
-    import torch
-
-    torch.set_num_threads(threads)
-    chosen = parts(device) if only is None else (only,)
-    measures = tuple(announced(_measures(chosen, threads=threads, quick=quick)))
-    return Report("neurons", machine(device=device, threads=threads), measures)
-
-
-def _measures(chosen: tuple[str, ...], *, threads: int, quick: bool) -> Iterator[Measure]:
     from benchmarks.neurons_ablation import ablation
     from benchmarks.neurons_gaussian import gaussian
     from benchmarks.neurons_overlap import overlap
@@ -41,8 +29,4 @@ def _measures(chosen: tuple[str, ...], *, threads: int, quick: bool) -> Iterator
         "probe": lambda: probe(threads=threads, quick=quick),
         "ablation": lambda: ablation(threads=threads, quick=quick),
     }
-    for part in chosen:
-        print(f"{part} …", file=sys.stderr, flush=True)
-        start = time.perf_counter()
-        yield from ways[part]()
-        print(f"{part}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+    return in_parts("neurons", ways, device=device, threads=threads, only=only)

@@ -76,6 +76,15 @@ def test_rankings_of_other_neurons_cannot_be_compared():
         neurons.stability([one])
 
 
+def test_equals_come_in_the_models_order_or_with_a_seed_in_any():
+    tied = ranking(np.array([0.0, 2.0, 0.0, 0.0, 1.0, *[0.0] * 7]))
+    assert tied.order() == [tied.neurons[at] for at in (1, 4, 0, 2, 3, *range(5, 12))]
+    drawn = [tied.order(seed=seed) for seed in range(20)]
+    assert all(each[:2] == tied.order()[:2] and sorted(each) == sorted(tied.neurons) for each in drawn)
+    assert len({each[-1] for each in drawn}) > 2, "what was not chosen is no layer's alone"
+    assert tied.order(seed=3) == drawn[3]
+
+
 def test_stability_is_the_mean_over_pairs():
     dice = np.random.default_rng(0)
     again = [ranking(np.arange(12.0) + 3 * dice.normal(size=12)) for _ in range(4)]
@@ -89,6 +98,9 @@ def test_stability_is_the_mean_over_pairs():
     assert found.null[0] == pytest.approx(expected_jaccard(12, 3))
     same = neurons.stability([again[0]] * 3, counts=(5,))
     assert same.values[0] == same.low[0] == same.high[0] == 1.0
+    two = neurons.stability(again[:2], counts=(5,))
+    assert two.low is two.high is None
+    assert two.resampled.startswith("no interval")
 
 
 def test_the_first_neurons_are_counted_by_site():

@@ -92,10 +92,14 @@ class Ranking(Result):
         chosen = self.overall.columns["score"] if cls is None else self.values[self.place("class", cls)]
         return np.abs(chosen) if by == "absolute" else np.array(chosen)
 
-    def order(self, cls: str | None = None, *, by: str = "absolute") -> list[str]:
-        """The names of all neurons, the most important first; of equals, the one that stands first in the model."""
+    def order(self, cls: str | None = None, *, by: str = "absolute", seed: int | None = None) -> list[str]:
+        """The names of all neurons, the most important first; of equals, the one that stands first in the model.
+
+        With a `seed`, equals come in random order: those that a method has not chosen are no layer's alone.
+        """
         names = self.neurons
-        return [names[place] for place in np.argsort(-self.scores(cls, by=by), kind="stable").tolist()]
+        places = np.arange(len(names)) if seed is None else np.random.default_rng([seed, 6]).permutation(len(names))
+        return [names[place] for place in np.lexsort((places, -self.scores(cls, by=by))).tolist()]
 
     def top(self, k: int, cls: str | None = None, *, by: str = "absolute") -> list[str]:
         """The names of the `k` most important neurons."""

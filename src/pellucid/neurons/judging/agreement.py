@@ -106,7 +106,7 @@ def stability(again: Sequence[Ranking], *, counts: Sequence[int] = (5, 10, 20, 5
     """The mean Jaccard of the first k neurons of every two of several rankings, each made of other documents.
 
     The interval is a bootstrap over the rankings, 95%: a draw takes as many as there are, with replacement, and the
-    pairs of different ones.
+    pairs of different ones. Two rankings make one pair, and have none.
     """
     if len(again) < 2:
         raise ResultError("Stability compares two or more rankings of the same neurons; make them of other documents.")
@@ -124,15 +124,17 @@ def stability(again: Sequence[Ranking], *, counts: Sequence[int] = (5, 10, 20, 5
     whole, dice = mean(np.arange(len(again))), np.random.default_rng(seed)
     drawn = np.stack([mean(dice.integers(0, len(again), len(again))) for _ in range(_DRAWS)])
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    one = len(again) == 2  # a single pair has no spread
+    unit = f"{len(again)} rankings of other documents (bootstrap, 95%)"
     first = again[0].provenance
     told = {"method": again[0].method, "concept": again[0].concept, "rankings": len(again)}
     return Stability(
         axes={"neurons": sizes},
         values=whole,
         null=np.array([expected_jaccard(len(names), k) for k in sizes]),
-        low=np.minimum(low, whole),
-        high=np.maximum(high, whole),
-        resampled=f"{len(again)} rankings of other documents (bootstrap, 95%)",
+        low=None if one else np.minimum(low, whole),
+        high=None if one else np.maximum(high, whole),
+        resampled="no interval: two rankings make one pair" if one else unit,
         provenance=replace(first, function="neurons.stability", arguments=told, seed=seed),
     )
 

@@ -86,7 +86,7 @@ def ablated_in_model(
     `scores` the main score of each curve.
     """
     found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
-    sizes, names = numbers(counts, len(ranking.neurons)), ranking.order(cls)
+    sizes, names = numbers(counts, len(ranking.neurons)), ranking.order(cls, seed=seed)
     means = site_means(found, list(named_sites(model, names))) if replacement == "mean" else None
     groups = found.group_count
     out_of = np.zeros(groups)
@@ -148,7 +148,7 @@ def ablated_in_probe(
     """
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, controlled=False) as found:
-        names, sizes = _known(ranking, found, cls), numbers(counts, len(found.rows.names))
+        names, sizes = _known(ranking, found, cls, seed), numbers(counts, len(found.rows.names))
         tasks = real_tasks(found, 1)
         fitted = fit(found.rows, tasks, len(found.data.classes), Settings(*penalties(penalty, 1e-3, 1e-3),
                                                                           epochs=epochs, seed=seed))  # fmt: skip
@@ -192,7 +192,7 @@ def trained_anew(
     """
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, controlled=False) as found:
-        names, sizes = _known(ranking, found, cls), numbers(counts, len(found.rows.names))
+        names, sizes = _known(ranking, found, cls, seed), numbers(counts, len(found.rows.names))
         place = {name: at for at, name in enumerate(found.rows.names)}
         sets = _sets(names, sizes, draws, seed)
         tasks: list[Task] = real_tasks(found, 1)
@@ -261,7 +261,7 @@ def _means(parts: Array, out_of: Array) -> tuple[Array, Interval]:
     return over_kept_groups(share, out_of)
 
 
-def _known(ranking: Ranking, found: Material, cls: str | None) -> list[str]:
+def _known(ranking: Ranking, found: Material, cls: str | None, seed: int) -> list[str]:
     """The order of a ranking whose neurons are those that are read."""
     missing = set(found.rows.names) ^ set(ranking.neurons)
     if missing:
@@ -269,7 +269,7 @@ def _known(ranking: Ranking, found: Material, cls: str | None) -> list[str]:
             f"The ranking has {len(ranking.neurons):,} neurons and {len(found.rows.names):,} are read; they differ in "
             f"{listing(sorted(missing), most=3)}: rank the same sites, or choose them with sites=."
         )
-    return ranking.order(cls)
+    return ranking.order(cls, seed=seed)
 
 
 def _without(fitted: Fitted, left_out: Array) -> Fitted:
