@@ -72,7 +72,7 @@ def test_all_relevance_is_accounted_for_with_either_attention(family):
         found.append(computed(model, batch))
         for key, shares in found[-1].shares.items():
             size = max(float(part.abs().max()) for part in shares.values())
-            assert float(shares["unaccounted for"].abs().max()) <= 1e-6 * size, (key, shares)
+            assert float(shares["unaccounted for"].abs().max()) <= 1e-5 * size, (key, shares)  # some steps are float32
     for key, part in found[0].parts.items():
         torch.testing.assert_close(found[-1].parts[key], part, rtol=1e-4, atol=1e-6)  # eager softmax is float32
         assert float(part.abs().max()) > 0

@@ -85,12 +85,12 @@ def test_both_cka_from_the_view_are_those_of_the_rows(left, right):
     x, y = centred(rows[left]), centred(rows[right])
     plain = np.linalg.norm(x.T @ y) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y))
     norms = [np.linalg.norm(view.scatter(*pair)) for pair in ((left, right), (left, left), (right, right))]
-    assert norms[0] ** 2 / (norms[1] * norms[2]) == pytest.approx(plain, abs=2e-7)
+    assert norms[0] ** 2 / (norms[1] * norms[2]) == pytest.approx(plain, abs=5e-6)  # float32 products
     unbiased = debiased(x, y) / np.sqrt(debiased(x, x) * debiased(y, y))
     ours = debiased_from(view, left, right) / np.sqrt(
         debiased_from(view, left, left) * debiased_from(view, right, right)
     )
-    assert ours == pytest.approx(unbiased, abs=5e-7)
+    assert ours == pytest.approx(unbiased, abs=1e-5)
 
 
 @pytest.mark.parametrize("pairs", ["all", "diagonal", "units"])
