@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from pellucid.cli import main
 from tests.tiny_models import save
 
 ROOT = Path(__file__).parent.parent
@@ -33,14 +33,24 @@ def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert "pl.Model" in source
 
 
+def commands(page: Path) -> list[list[str]]:
+    """The commands of a page, without the program's name."""
+    lines = "".join(blocks(page, "console")).splitlines()
+    assert all(line.startswith("$ pellucid ") for line in lines), lines
+    return [shlex.split(line.removeprefix("$ "))[1:] for line in lines]
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=lambda page: page.name)
-def test_commands_run(page: Path, tmp_path: Path) -> None:
+def test_commands_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, since opening the libraries anew takes longer than most commands; test_cli types some."""
     save(tmp_path / "my-model", "gpt2")
-    for line in "".join(blocks(page, "console")).splitlines():
-        command = shlex.split(line.removeprefix("$ "))
-        assert line.startswith("$ pellucid "), line
-        done = subprocess.run(
-            [str(Path(sys.executable).parent / "pellucid"), *command[1:]], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.strip()
+    monkeypatch.chdir(tmp_path)
+    for command in commands(page):
+        monkeypatch.setattr(sys, "argv", ["pellucid", *command])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capfd.readouterr()
+        assert not ended.value.code, told.err
+        assert told.out.strip()
