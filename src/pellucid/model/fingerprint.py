@@ -36,10 +36,20 @@ def fingerprint(module: nn.Module, tokenizer: Any) -> str:
             digest.update(part)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        digest.update(backend.to_str().encode())
+        digest.update(_unset(backend).to_str().encode())
     elif tokenizer is not None:
         digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def _unset(backend: Any) -> Any:
+    """A tokenizer without truncation and padding, which are settings of its last use and no part of the model."""
+    if backend.truncation is None and backend.padding is None:
+        return backend
+    plain = type(backend).from_str(backend.to_str())
+    plain.no_truncation()
+    plain.no_padding()
+    return plain
 
 
 def _content(tensor: Tensor) -> list[bytes]:
