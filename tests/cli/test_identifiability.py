@@ -96,3 +96,10 @@ def test_parts_without_a_text_are_refused(cli, gpt2_folder):
     code, _, told = cli("identifiability", gpt2_folder, "--on", "a cat", "--parts", "tokens")
     assert code == 2
     assert "tokens needs --corpus" in told
+
+
+def test_a_head_that_is_not_there_is_refused_and_nothing_written(cli, gpt2_folder, tmp_path):
+    code, _, told = cli("identifiability", gpt2_folder, "--on", "a cat", "--at", "9.9", "-o", tmp_path / "out")
+    assert code == 2
+    assert "no head '9.9'" in told
+    assert not (tmp_path / "out").exists()

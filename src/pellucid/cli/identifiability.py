@@ -143,11 +143,14 @@ class _Asking:
         """Results by part, and why there is none of a part that was not asked for by name."""
         found: dict[str, Result] = {}
         skipped: list[str] = []
+        looking = self._looking
+        head_asked = looking.on is not None or looking.at is not None
+        may_fail = ("keys", "functions", *(() if head_asked else ("second",))) if looking.parts is None else ()
         for name in parts:
             try:
                 found[name] = self._found(name, parts)
             except PellucidError as error:
-                if self._looking.parts is not None or name not in ("keys", "functions", "second"):
+                if name not in may_fail:
                     raise
                 skipped.append(f"Not told: {name}, because of this: {error}")
         return found, skipped
