@@ -189,9 +189,9 @@ class Concept:
                 found.setdefault(group, []).append(place)
         absent = [name for name in self.classes if name not in found]
         if absent:
-            raise CorpusError(
-                f"No word has {listing(absent)} for {self.about!r}; its values are {listing(values, most=30)}."
-            )
+            known = [value for value in values if label == self.base or value in self.classes]
+            has = f"its values are {listing(known, most=30)}" if known else "`pellucid corpus info` tells its values"
+            raise CorpusError(f"No word has {listing(absent)} for {self.about!r}; {has}.")
         if len(found) < 2:
             raise CorpusError(
                 f"Every word of {self.name!r} is {listing(found)}, so there is nothing to tell apart; choose another "
