@@ -12,7 +12,7 @@ from pellucid.collect.collector import split_key
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import Array, ResultError, Table
 from pellucid.similarity.cca import kept
-from pellucid.similarity.neurons import _sides, _twins  # pyright: ignore[reportPrivateUsage]  # one reading of left=, right=
+from pellucid.similarity.neurons import sides_of, twins_of
 from pellucid.similarity.sources import Gathered, MomentPairs
 from pellucid.uncertainty import Interval, jackknife
 
@@ -80,7 +80,7 @@ def _wishart(p: int, freedom: int, dice: np.random.Generator) -> Array:
 
 def directions(found: Found, *, left: str | None, right: str | None, seed: int) -> Ranking:
     """The first model's directions ranked by their canonical correlation with the other models' best site."""
-    sides = _sides(found, None, left, right)
+    sides = sides_of(found, None, left, right)
     pairs = Gathered(found).moment_pairs(sides)
     best = [_best(pairs, key, sides[1]) for key in sides[0]]
     rho = np.concatenate([each.rho for each in best])
@@ -100,7 +100,7 @@ def directions(found: Found, *, left: str | None, right: str | None, seed: int) 
         ),
         "matches": _matches(found, best),
     }
-    twins = _twins(found, pairs.view, sides)
+    twins = twins_of(found, pairs.view, sides)
     if twins is not None:
         others = [_padded(_best(pairs, each.key, twins[1]).rho, len(each.rho)) for each in best]
         tables["random model"] = Table(axes, {"value": np.concatenate(others)[None]})

@@ -96,7 +96,7 @@ def neuron_matches(
     """
     if score not in SCORES:
         raise SimilarityError(f"There is no score of units {score!r}; there are {listing(SCORES)}.")
-    sides = _sides(found, site, left, right)
+    sides = sides_of(found, site, left, right)
     pairs = Gathered(found).moment_pairs(sides)
     _check(pairs.view, sides, score)
     units = _Units(pairs.view, pairs.precision, sides, score)
@@ -108,7 +108,7 @@ def neuron_matches(
         "unit": tuple(range(best.value.shape[1])),
     }
     tables = {"matches": Table(axes, {name: column[None] for name, column in _columns(found, sides, best).items()})}
-    twins = _twins(found, pairs.view, sides)
+    twins = twins_of(found, pairs.view, sides)
     if twins is not None:
         others = _Units(pairs.view, pairs.precision, twins, score)
         tables["random model"] = Table(axes, {"value": others.best(pairs.view).value[None]})
@@ -242,7 +242,7 @@ def _interval(units: _Units, best: _Best) -> Interval:
     return jackknife(best.value, without, [view.group(group).n for group in view.groups])
 
 
-def _sides(found: Found, site: str | None, left: str | None, right: str | None) -> Sides:
+def sides_of(found: Found, site: str | None, left: str | None, right: str | None) -> Sides:
     """The keys whose units are scored, and those in which likes are looked for."""
     gathered = Gathered(found)
     if not gathered.moments:
@@ -304,7 +304,7 @@ def _check(view: MomentsView, sides: Sides, score: str) -> None:
         )
 
 
-def _twins(found: Found, view: MomentsView, sides: Sides) -> Sides | None:
+def twins_of(found: Found, view: MomentsView, sides: Sides) -> Sides | None:
     """The same sides with random models in place of the others, where the sweep has them with all their products."""
     numbers = {number: random_twin(found.models, number) for number in {split_key(key)[0] for key in sides[1]}}
     if any(twin is None for twin in numbers.values()):
