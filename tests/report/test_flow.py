@@ -12,10 +12,11 @@ import pytest
 from pellucid.corpus import Corpus
 from pellucid.heads import information_flow
 from pellucid.model import Model
-from pellucid.report.flow import own_shares, strongest
+from pellucid.report.flow import checks, own_shares, strongest
 from pellucid.report.sections import flow
 from pellucid.report.sheet import Sheet
-from pellucid.results import Result
+from pellucid.results import Result, Table
+from pellucid.views.information_flow import shares
 from tests.tiny_models import WORDS, network, word_tokenizer
 
 GOOD = " ".join(WORDS[place % len(WORDS)] for place in range(9))
@@ -62,3 +63,16 @@ def test_own_shares_and_the_strongest_sources(model: Model) -> None:
     assert strongest(found, 0, 0, 0) == "0 the (1.00)"
     order = np.argsort(-found.values[0, 1, 3])
     assert strongest(found, 0, 1, 3).startswith(found.axes["source"][order[0]])
+
+
+def test_attributions_of_layers_can_be_compared_and_bad_sums_are_told():
+    values = np.array([[[200.0, -100.0], [0.0, 50.0]], [[0.01, 0.0], [-0.02, 0.0]]])
+    np.testing.assert_allclose(shares("attribution", values)[0], values[0] / 200)
+    np.testing.assert_allclose(shares("attribution", values)[1], values[1] / 0.02)
+    np.testing.assert_array_equal(shares("attribution", np.zeros((1, 2, 2))), np.zeros((1, 2, 2)))
+    np.testing.assert_array_equal(shares("rollout", values), values)
+    table = {"measure": ["attribution"] * 2, "layer": [0, 1], "what": ["sums are off by at most"] * 2}
+    for worst, told in ((0.9, "0.9 of their size (layer 1): that map is not to be trusted"), (0.01, "at most 0.01.")):
+        made = Table.of_rows({**table, "error": np.array([0.001, worst])})
+        result = SimpleNamespace(axes={"measure": ("attribution",)}, table=lambda _, made=made: made)
+        assert told in checks(result)[0]

@@ -29,6 +29,10 @@ READING = (
 _STRONGEST = 3
 
 
+_OFF = 0.1
+"""The share by which sums may be off before a map is not to be trusted."""
+
+
 def show_flow(sheet: Sheet, result: InformationFlow, *, twin: InformationFlow | None = None) -> None:
     """The maps, a token's own share by layer beside equal shares and a random model, and the strongest sources."""
     sheet.result(result, name="flow")
@@ -101,8 +105,14 @@ def checks(result: InformationFlow) -> list[str]:
     found: list[str] = []
     for method in result.axes["measure"]:
         mine = table["measure"] == str(method)
-        if mine.any():
-            found.append(f"{method}: {table['what'][mine][0]} {float(table['error'][mine].max()):.1g}.")
+        if not mine.any():
+            continue
+        error = float(table["error"][mine].max())
+        told = f"{method}: {table['what'][mine][0]} {error:.1g}"
+        if error >= _OFF:
+            layer = table["layer"][mine][int(table["error"][mine].argmax())]
+            told += f" of their size (layer {layer}): that map is not to be trusted; take more steps (--steps)"
+        found.append(f"{told}.")
     return found
 
 

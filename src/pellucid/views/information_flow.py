@@ -74,7 +74,11 @@ def _one_token(result: Result, width: float) -> Figure:
 
 
 def shares(method: str, values: Array) -> Array:
-    """Lengths of vectors as shares of a row's sum, which can be compared between layers; other maps as they are."""
+    """Maps [layers, …] that can be compared: lengths of vectors as shares of a row's sum, attributions over the largest
+    of their layer, others as they are."""
+    if method == "attribution":
+        largest = np.abs(values).max(axis=tuple(range(1, values.ndim)), keepdims=True)
+        return values / np.maximum(largest, np.finfo(np.float64).tiny)
     if not method.startswith("norms"):
         return values
     return values / np.maximum(values.sum(-1, keepdims=True), np.finfo(np.float64).tiny)
@@ -85,6 +89,8 @@ def _finished(figure: Figure, result: Result) -> Figure:
     notes = ["rows: the token that draws, columns: what it draws on"] if len(result.axes["token"]) > 1 else []
     if any(str(method).startswith("norms") for method in result.axes["measure"]):
         notes.append("norms: shares of each row's sum")
+    if "attribution" in result.axes["measure"]:
+        notes.append("attribution: over the largest of the layer")
     if (result.values < 0).any():
         notes.append("orange speaks for the target, blue against it")
     figure.supxlabel("; ".join(notes), fontsize=7.5, color=NOTE, parse_math=False)
