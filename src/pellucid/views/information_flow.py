@@ -93,7 +93,9 @@ def _finished(figure: Figure, result: Result) -> Figure:
         notes.append("attribution: over the largest of the layer")
     if (result.values < 0).any():
         notes.append("orange speaks for the target, blue against it")
-    figure.supxlabel("; ".join(notes), fontsize=7.5, color=NOTE, parse_math=False)
+    lines = [notes] if len(notes) < 3 else [notes[:2], notes[2:]]
+    told = "\n".join("; ".join(line) for line in lines)
+    figure.supxlabel(told, fontsize=7.5, color=NOTE, parse_math=False)
     return settled(figure)
 
 
