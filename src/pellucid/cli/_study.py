@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pellucid.cli._print import console
+from pellucid.cli._print import console, print_table
 
 if TYPE_CHECKING:
-    from pellucid.studies.claims import Claim
+    from pellucid.studies.claims import CaseClaim, Claim
     from pellucid.studies.thesis.verdicts import Claim as ThesisClaim
 
 DATA = "PELLUCID_DATA"
@@ -59,3 +59,9 @@ def tell(page: Path) -> None:
 def claims_told(found: Sequence[Claim | ThesisClaim]) -> list[dict[str, Any]]:
     """Claims as JSON holds them."""
     return [{**asdict(each), "verdict": each.verdict} for each in found]
+
+
+def print_claims(found: Sequence[CaseClaim], *, of: str = "model") -> None:
+    """A row for every claim, the model or case that it was judged on, the verdict and the numbers."""
+    rows = [(each.claim, each.case, each.verdict, each.found) for each in found]
+    print_table(("claim", of, "verdict", "numbers"), rows, title="What stands")

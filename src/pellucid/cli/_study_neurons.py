@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli import _options as options
-from pellucid.cli._print import console, print_json, print_table
-from pellucid.cli._study import Out, claims_told, command_line, data_folder, runs_folder, scale_of, tell
+from pellucid.cli._print import console, print_json
+from pellucid.cli._study import Out, claims_told, command_line, data_folder, print_claims, runs_folder, scale_of, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,7 @@ def neurons(
     be computed on different machines and drawn together with --from.
     """
     from pellucid.saving import check_free
+    from pellucid.studies.neurons.claims import claims
     from pellucid.studies.neurons.page import write_page
     from pellucid.studies.neurons.tables import read_cases
 
@@ -79,15 +80,8 @@ def neurons(
     if json:
         _print_json(cases, page)
         return
-    _print_claims(cases)
+    print_claims(claims(cases))
     tell(page)
-
-
-def _print_claims(cases: Sequence[Case]) -> None:
-    from pellucid.studies.neurons.claims import claims
-
-    judged = [(each.claim, each.case, each.verdict, each.found) for each in claims(cases)]
-    print_table(("claim", "model", "verdict", "numbers"), judged, title="What stands")
 
 
 def _print_json(cases: Sequence[Case], page: Path) -> None:
