@@ -18,7 +18,9 @@ from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
     from pellucid.collect.found import Found
+    from pellucid.corpus import Corpus
     from pellucid.heads import HeadAlignment, HeadFunctions
+    from pellucid.model import Model
 
 EXAMPLES = """Examples: pellucid heads zoo:mlm --corpus grammar:500 -o heads ;
 pellucid heads zoo:tagger --corpus dev.conllu --syntactic 0.05 --json"""
@@ -95,29 +97,27 @@ def heads(
     command = shlex.join(["pellucid", *sys.argv[1:]])
     result = functions(found, **asdict(rules), weights=weights)
     result = replace(result, provenance=replace(result.provenance, command=command))
-    page = None
-    if out is not None:
-        from pellucid.heads import shapes
-        from pellucid.heads.roles.examples import examples
-        from pellucid.report.heads import write_heads
-
-        shown = examples(opened, read, result, found.corpus_words, side=side)
-        page = write_heads(
-            out,
-            result,
-            shapes(found, weights=weights),
-            _aligned(found, weights),
-            model=opened,
-            found=shown,
-            command=command,
-            side=side,
-        )
+    page = None if out is None else _page(out, result, found, opened, read, side=side, command=command)
     if json:
         print_json(result.to_json())
         return
     _print(result)
     if page is not None:
         console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+def _page(
+    out: Path, result: HeadFunctions, found: Found, model: Model, corpus: Corpus, *, side: str, command: str
+) -> Path:
+    """The page with functions, shapes, alignment and examples to open."""
+    from pellucid.heads import shapes
+    from pellucid.heads.roles.examples import examples
+    from pellucid.heads.roles.sweeping import weights_of
+    from pellucid.report.heads import write_heads
+
+    weights, shown = weights_of(result), examples(model, corpus, result, found.corpus_words, side=side)
+    shape, aligned = shapes(found, weights=weights), _aligned(found, weights)
+    return write_heads(out, result, shape, aligned, model=model, found=shown, command=command, side=side)
 
 
 def _aligned(found: Found, weights: str) -> list[tuple[str, str, HeadAlignment]]:
