@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from pellucid.studies.thesis import figures, rows
+from pellucid.studies.thesis.page import CURVES
 from pellucid.studies.thesis.tables import Study, read, write
 from pellucid.views import figure_bytes
 
@@ -42,17 +43,16 @@ def filled(text: str, study: Study) -> str:
 
 def draw(study: Study) -> None:
     """The figures of the page."""
-    lm = [f"lm.{layer}" for layer in range(1, study.depth["lm"] + 1)]
-    tagger = [f"tagger.{layer}" for layer in range(1, study.depth["tagger"] + 1)]
     drawn = {
         "spectra": figures.spectra(study),
         "between": figures.partners(study, "words"),
         "within": figures.grids(study, random=False),
-        "final-lm": figures.curves(study, "final", lm, "CKA", title="The language model, each epoch against the end"),
-        "target": figures.curves(
-            study, "target", tagger, "CKA", title="The tagger at each epoch, against the trained language model"
-        ),
+        "within-random": figures.grids(study, random=True),
     }
+    for name, (kind, task, title) in CURVES.items():
+        lefts = [f"{task}.{layer}" for layer in range(1, study.depth[task] + 1)]
+        for which in figures.CURVES:
+            drawn[f"{name}-{which.lower()}"] = figures.curves(study, kind, lefts, which, title=f"{title}: {which}")
     for name, figure in drawn.items():
         (NUMBERS / f"{name}.svg").write_bytes(figure_bytes(figure, "svg"))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 
+from pellucid.studies.thesis.page import CURVES
 from pellucid.studies.thesis.tables import read
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -37,9 +39,10 @@ def test_a_wrong_number_on_the_page_is_seen(script):
 
 def test_the_figures_on_the_page_are_there():
     text = (DOCS / "thesis.md").read_text(encoding="utf-8")
-    for name in ("spectra", "between", "within", "final-lm", "target"):
-        assert f"](thesis/{name}.svg)" in text
-        assert (DOCS / "thesis" / f"{name}.svg").is_file()
+    shown = re.findall(r"\]\(thesis/([\w-]+)\.svg\)", text)
+    assert {"spectra", "between", "within", "within-random"} < set(shown)
+    assert {f"{name}-cka" for name in CURVES} < set(shown)
+    assert sorted(shown) == sorted(each.stem for each in (DOCS / "thesis").glob("*.svg"))
 
 
 def test_the_files_are_small():

@@ -95,7 +95,7 @@ class Noted(Tracker):
     def _write(self, values: Any, step: int) -> None:
         self.values.update({(name, step): value for name, value in values.items()})
 
-    def _close(self) -> None:
+    def _close(self, failed: bool) -> None:
         text = json.dumps([[*key, value] for key, value in sorted(self.values.items())])
         (self.folder / "noted.json").write_text(text)
 

@@ -16,8 +16,10 @@ from pellucid.errors import PellucidError, TrainError
 from pellucid.model import Model
 from pellucid.train import Run, Settings, settings_for, train, training
 from pellucid.train import folder as folders
+from pellucid.train.folder import Latest
 from pellucid.train.preparing import held_out, prepare
 from pellucid.train.steps import Steps
+from pellucid.train.training import Training
 
 TEXT = Corpus.of(
     [
@@ -191,6 +193,50 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_state(
     assert latest.facts["number"] == 10
     monkeypatch.setattr(Steps, "take", real)
     assert train(TEXT, tiny(), tmp_path / "run", watch=False, checkpoints="all").finished
+
+
+def cut_after_the_first_epoch(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training of two epochs that ended after the first, with its state saved."""
+    real = Training._epoch
+
+    def dying(self: Any, epoch: int) -> None:
+        if epoch == 2:
+            raise Killed
+        real(self, epoch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_epoch", dying)
+        with pytest.raises(Killed):
+            train(TEXT, tiny(), place, watch=False, save_every=0)
+
+
+def test_a_loss_that_is_no_number_after_a_kill_still_leaves_the_last_good_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_after_the_first_epoch(tmp_path / "run", monkeypatch)
+    assert not Run.open(tmp_path / "run").checkpoints()
+    real = Steps.take
+    monkeypatch.setattr(Steps, "take", lambda self, batch, rate: real(self, batch, rate) * float("nan"))
+    with pytest.raises(TrainError, match="the last checkpoint is that of epoch 1"):
+        train(TEXT, tiny(), tmp_path / "run", watch=False, save_every=0)
+    latest = folders.read_latest(tmp_path / "run")
+    assert latest is not None
+    kept = Run.open(tmp_path / "run").model(1).hf.state_dict()
+    for name, weight in latest.tensors.items():
+        if name.startswith("network/"):
+            assert torch.equal(kept[name.removeprefix("network/")], weight)
+
+
+def test_going_on_in_another_precision_or_shape_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_after_the_first_epoch(tmp_path / "run", monkeypatch)
+    with pytest.raises(TrainError, match=r"begun in float32, and now it is bfloat16; go on with --precision float32"):
+        train(TEXT, tiny(), tmp_path / "run", watch=False, precision="bfloat16")
+    state = folders.read_latest(tmp_path / "run")
+    assert state is not None
+    name = next(name for name, each in state.tensors.items() if name.startswith("network/") and each.dim() == 2)
+    folders.write_latest(tmp_path / "run", Latest({**state.tensors, name: state.tensors[name][:-1]}, state.facts))
+    with pytest.raises(TrainError, match=f"another network than these libraries build .as {name[8:]} shows"):
+        train(TEXT, tiny(), tmp_path / "run", watch=False)
 
 
 def test_weights_that_are_no_numbers_are_never_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

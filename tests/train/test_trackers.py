@@ -127,6 +127,15 @@ def test_mlflow_holds_the_tables_in_one_run(tmp_path, empty, killed):
     assert (name, status) == ("a run", "FINISHED")
 
 
+def test_a_training_that_failed_is_one_that_failed_there(tmp_path, empty):
+    run = written(started(tmp_path / "run", empty), rows(1))
+    (tracker,) = open_trackers(["mlflow"], tmp_path / "run")
+    tracker.begin(run)
+    tracker.end(None, failed=True)
+    with sqlite3.connect(tmp_path / "run" / "mlflow.db") as base:
+        assert base.execute("select status from runs").fetchall() == [("FAILED",)]
+
+
 def test_a_tracker_that_comes_late_is_told_what_was_before(tmp_path, empty):
     run = written(started(tmp_path / "run", empty), rows(3))
     for tracker in open_trackers(["tensorboard", "mlflow"], tmp_path / "run"):

@@ -90,6 +90,12 @@ def train(
         bool, typer.Option("--watch/--no-watch", help="Keep what `pellucid dynamics` compares, after every epoch.")
     ] = True,
     freeze: Annotated[bool, typer.Option("--freeze", help="Freeze layers that have settled.")] = False,
+    freeze_threshold: Annotated[
+        float, typer.Option(help="With --freeze: the similarity (CKA) of its last looks at which a layer has settled.")
+    ] = 0.99,
+    freeze_patience: Annotated[
+        int, typer.Option(help="With --freeze: epochs over which a layer must be that similar.")
+    ] = 2,
     track: Annotated[
         list[str] | None, typer.Option(help="Also track with tensorboard or mlflow (may be repeated).")
     ] = None,
@@ -124,7 +130,7 @@ def train(
             test=splits[2],
             checkpoints=_epochs(checkpoints),
             watch=watch,
-            freeze=Freeze() if freeze else None,
+            freeze=Freeze(freeze_threshold, freeze_patience) if freeze else None,
             trackers=track or (),
             device=device,
             precision=precision,

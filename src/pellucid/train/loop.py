@@ -66,6 +66,12 @@ def train(
     before = _begun(place, corpus, valid, test, settings)
     if before is not None and before.finished:
         return given_back(before, asked, progress=progress)
+    now = "bfloat16" if half else "float32"
+    if before is not None and before.facts.get("precision", now) != now:
+        raise TrainError(
+            f"The run in {str(folder)!r} was begun in {before.facts['precision']}, and now it is {now}; go on with "
+            f"--precision {before.facts['precision']}, or train in another folder."
+        )
     with locked(place), torch.random.fork_rng([where] if where.type == "cuda" else []):
         folders.clear_leftovers(place)
         opened = open_trackers(asked.trackers, place, place.name)

@@ -54,11 +54,11 @@ class Tracker(ABC):
             scores = {name: value for name, value in row.items() if name not in _PLACES}
             self._tell({f"train/step_{name}": value for name, value in scores.items()}, row["step"])
 
-    def end(self, test: Mapping[str, Any] | None) -> None:
-        """Tells the scores on the test text, where there are any, and closes the tracker."""
+    def end(self, test: Mapping[str, Any] | None, *, failed: bool = False) -> None:
+        """Tells the scores on the test text, where there are any, and closes the tracker, as failed where it did."""
         last = max((step for _, step in self._told), default=0)
         self._tell(dict(_flat("test", test or {})), last)
-        self._close()
+        self._close(failed)
 
     def _tell(self, values: Mapping[str, Any], step: int) -> None:
         found = {name: float(value) for name, value in values.items() if _is_number(value)}
@@ -75,7 +75,7 @@ class Tracker(ABC):
     def _write(self, values: Mapping[str, float], step: int) -> None: ...
 
     @abstractmethod
-    def _close(self) -> None: ...
+    def _close(self, failed: bool) -> None: ...
 
 
 class TensorBoard(Tracker):
@@ -102,7 +102,7 @@ class TensorBoard(Tracker):
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
-    def _close(self) -> None:
+    def _close(self, failed: bool) -> None:
         self._writer.close()
 
 
@@ -173,8 +173,8 @@ class MLflow(Tracker):
         for first in range(0, len(points), MOST_AT_ONCE):
             self._client.log_batch(self._run, metrics=points[first : first + MOST_AT_ONCE])
 
-    def _close(self) -> None:
-        self._client.set_terminated(self._run)
+    def _close(self, failed: bool) -> None:
+        self._client.set_terminated(self._run, status="FAILED" if failed else "FINISHED")
 
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlflow"}

@@ -138,7 +138,7 @@ class Training:
         )
         folders.write_about(self.folder, {**self.facts, "state": "stopped", "why": message})
         for tracker in self.trackers:
-            tracker.end(None)
+            tracker.end(None, failed=True)
         raise TrainError(message)
 
     def _close(self, epoch: int) -> None:
@@ -254,8 +254,9 @@ class Training:
     def _restore(self, latest: Latest) -> None:
         """Takes up the state in which an earlier process left off."""
         facts, tensors = latest.facts, latest.tensors
-        known = {name.removeprefix("network/") for name in tensors if name.startswith("network/")}
-        other = known.symmetric_difference(name for name, _ in self.prepared.network.named_parameters())
+        known = {name.removeprefix("network/"): each.shape for name, each in tensors.items() if name[:8] == "network/"}
+        built = {name: weight.shape for name, weight in self.prepared.network.named_parameters()}
+        other = [name for name in {**known, **built} if known.get(name) != built.get(name)]
         if other:
             raise TrainError(
                 f"The state to go on from in {str(self.folder)!r} is of another network than these libraries build (as "
@@ -266,7 +267,10 @@ class Training:
         self.log, self.rows = list(facts["log"]), list(facts["rows"])
         self.spent, self.training = facts["seconds"], facts["training"]
         self._freeze(facts["frozen"])
-        self._put({name.removeprefix("network/"): tensor for name, tensor in tensors.items()})
+        weights = {name.removeprefix("network/"): tensor for name, tensor in tensors.items()}
+        self._put(weights)
+        if not self.step:
+            self.good = self.epoch, {name: weights[name] for name in known}
         state: dict[int, dict[str, Any]] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimiser/"):

@@ -46,7 +46,7 @@ def clusters(study: Study) -> Claim:
     """Whether the language model's layers fall into the first four and the rest."""
     cuts: list[list[int]] = [[], []]
     told: list[list[str]] = [[], []]
-    beyond = True
+    beyond = [True, True]
     for name in ("CKA linear", "CKA RBF"):
         for at, (layout, score) in enumerate(zip(("thesis", "words"), published.SCORES[name], strict=True)):
             below, gap = cut_of(_within(study, layout, score, lambda each: each.value))
@@ -55,8 +55,10 @@ def clusters(study: Study) -> Claim:
             told[at].append(
                 f"{name} {below} + {study.depth['lm'] - below} ({two_places(gap)} apart, random {two_places(chance)})"
             )
-            beyond &= gap > chance
-    rules = [all(below == published.LOWER for below in each) and beyond for each in cuts]
+            beyond[at] &= gap > chance
+    rules = [
+        all(below == published.LOWER for below in each) and larger for each, larger in zip(cuts, beyond, strict=True)
+    ]
     return Claim(
         "Within the language model, the first four layers are alike, and the last two.",
         "4.2, figures 6 and 7",

@@ -12,6 +12,7 @@ from pellucid.studies.thesis.chance import google_null
 from pellucid.studies.thesis.claims import claims
 from pellucid.studies.thesis.rows import Rows
 from pellucid.studies.thesis.tables import LAYOUTS, Study, write
+from pellucid.studies.thesis.verdicts import range_of
 
 
 def write_page(study: Study, folder: str | Path, *, command: str | None = None) -> Path:
@@ -51,9 +52,11 @@ def _claims(sheet: Sheet, study: Study) -> None:
     perplexity, unigram = (test["lm"]["test"][name]["perplexity"] for name in ("scores", "chance"))
     one = study.one("between", "words", "cka", "tagger.1", "lm.1")
     noise = google_null(published.POINTS, published.ROWS, published.ROWS).mean
-    sheet.highlight("tagger, accuracy", f"{accuracy:.1%}", chance=f"published 93.2%, chance {guessed:.1%}")
-    sheet.highlight("language model, perplexity", number(perplexity), chance=f"published 163.8, chance {unigram:,.0f}")
-    sheet.highlight("SVCCA as published", ".44 to .46", chance=f"noise of that shape {noise:.3f}")
+    wanted = f"published {published.ACCURACY.value:.1%}", f"published {published.PERPLEXITY.value:g}"
+    sheet.highlight("tagger, accuracy", f"{accuracy:.1%}", chance=f"{wanted[0]}, chance {guessed:.1%}")
+    sheet.highlight("language model, perplexity", number(perplexity), chance=f"{wanted[1]}, chance {unigram:,.0f}")
+    printed = range_of([value for row in published.TABLE_2["SVCCA"] for value in row])
+    sheet.highlight("SVCCA as published", printed, chance=f"noise of that shape {noise:.3f}")
     sheet.highlight(
         "debiased CKA of layers 1", number(one.value), chance=f"untrained networks up to {number(one.random)}"
     )
@@ -121,16 +124,17 @@ def _within(sheet: Sheet, study: Study) -> None:
         _shown(sheet, table, fold=table.caption)
 
 
-_CURVES: dict[str, tuple[str, str, str]] = {
+CURVES: dict[str, tuple[str, str, str]] = {
     "final-lm": ("final", "lm", "The language model at each epoch, against itself at the end (figures 8 and 9)"),
     "final-tagger": ("final", "tagger", "The tagger at each epoch, against itself at the end (figures 11 and 12)"),
     "target": ("target", "tagger", "The tagger at each epoch, against the trained language model (figures 13 and 14)"),
     "epochs": ("epochs", "tagger", "Tagger and language model at the same epoch"),
 }
+"""The curves of the page: their kind, the network whose layers have lines, and the title."""
 
 
 def _learning(sheet: Sheet, study: Study) -> None:
-    for name, (kind, task, title) in _CURVES.items():
+    for name, (kind, task, title) in CURVES.items():
         lefts = [f"{task}.{layer}" for layer in range(1, study.depth[task] + 1)]
         sheet.heading(title)
         for which in figures.CURVES:

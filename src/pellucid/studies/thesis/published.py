@@ -63,3 +63,9 @@ def printed(score: str, left: int, right: int) -> float | None:
     if not (1 <= left <= 2 and 1 <= right <= 2):
         return None
     return TABLE_2[score][left - 1][right - 1]
+
+
+def printed_alone(score: str, layer: int) -> float | None:
+    """The number that table 1 prints for one layer of both networks, where it is another than that of table 2."""
+    value = TABLE_1[score][layer - 1]
+    return None if value == printed(score, layer, layer) else value

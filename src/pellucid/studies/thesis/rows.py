@@ -22,6 +22,7 @@ NAMES = {
 """Scores in the thesis's layout, as people call them."""
 
 _HEADS = ("score", "tagger – LM", "published", "ours", "random tagger", "random LM", "both random")
+_BIASED = "kornblith-cka"
 _NUMBER = re.compile(r"(−?[\d.,]+%?( to −?[\d.]+)?)?")
 
 
@@ -135,12 +136,15 @@ def between(study: Study) -> Rows:
             found = study.one("between", "thesis", score, f"tagger.{one}", f"lm.{other}")
             same = one == other and f"tagger.{one}" in moved
             apart = study.one("shifted", "thesis", score, found.left, found.right).value if same else None
+            unbiased = study.one("between", "thesis", "cka", found.left, found.right) if score == _BIASED else None
             rows.append(
                 (
                     name,
                     f"{one} – {other}",
                     number(published.printed(name, one, other), 2),
+                    number(published.printed_alone(name, one) if one == other else None),
                     number(found.value),
+                    number(None if unbiased is None else unbiased.value),
                     number(found.chance),
                     number(found.shuffled),
                     number(found.random_left),
@@ -151,10 +155,11 @@ def between(study: Study) -> Rows:
             )
     return Rows(
         "table-2-thesis-layout",
-        "Table 2 in the thesis's layout. Chance is its mean in closed form; shuffled: one side dealt out once; "
-        "random: an untrained network in place of the tagger or of the language model (LM); other words: columns as "
-        "long as in the thesis, where the two networks read different words at the same places.",
-        (*_HEADS[:4], "chance", "shuffled", *_HEADS[4:], "other words"),
+        "Tables 1 and 2 in the thesis's layout (table 1 where it prints another number for the same layers). Debiased: "
+        "linear CKA without the bias of few rows. Chance is its mean in closed form; shuffled: one side dealt out "
+        "once; random: an untrained network in place of the tagger or of the language model (LM); other words: columns "
+        "as long as in the thesis, where the two networks read different words at the same places.",
+        (*_HEADS[:3], "table 1", "ours", "debiased", "chance", "shuffled", *_HEADS[4:], "other words"),
         tuple(rows),
     )
 
