@@ -82,6 +82,11 @@ def test_exactly_from_checkpoints(cli, runs, tmp_path):
     np.testing.assert_allclose(beside.values, one.between(two).values, atol=2e-3)
     page = (out / "dynamics.html").read_text(encoding="utf-8")
     assert "over all words" in page
+    code, _, _ = cli(
+        "dynamics", runs / "one", "--exact", "--corpus", VALID, "--epochs", "0,2", "--no-heads", "-o", tmp_path / "two"
+    )  # fmt: skip
+    assert code == 0
+    assert Result.load(tmp_path / "two/results/convergence-cka").axes["step"] == (0, 2)
     assert "The dog sl" in page.rpartition("The sentence: ")[2][:60]
 
 

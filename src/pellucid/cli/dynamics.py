@@ -41,7 +41,11 @@ def dynamics(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make; it must be new or empty.")],
     metrics: Annotated[str, typer.Option(help="Scores, with commas between: cka, svcca, pwcca, rbf-cka …")] = "cka",
     epochs: Annotated[
-        str | None, typer.Option(help="Epochs of the maps and the head pictures: 0,1,10 (default: four over the run).")
+        str | None,
+        typer.Option(
+            help="Epochs of the maps and the head pictures: 0,1,10 (default: four over the run); with --exact, also "
+            "those of the curves (default: all that were saved)."
+        ),
     ] = None,
     sentence: Annotated[
         str | None, typer.Option(help="The sentence of the head pictures; another than the kept one needs checkpoints.")
@@ -85,7 +89,7 @@ def dynamics(
     shown = _shown(opened[0], epochs)
     pictured = shown if sentence is None or not heads else _saved(opened[0], shown if epochs else None)
     with _told_warnings(say):
-        learned = _gathered(opened, text, scores, shown, True if intervals else None)
+        learned = _gathered(opened, text, scores, shown, shown if epochs else None, True if intervals else None)
     learned = replace(learned, heads=_heads(opened[0], sentence, pictured)) if heads else learned
     command = shlex.join(["pellucid", *sys.argv[1:]])
     one = opened[0]
@@ -104,14 +108,21 @@ def dynamics(
 
 
 def _gathered(
-    opened: Sequence[Dynamics], text: Corpus | None, scores: Sequence[str], shown: Sequence[int], interval: bool | None
+    opened: Sequence[Dynamics],
+    text: Corpus | None,
+    scores: Sequence[str],
+    shown: Sequence[int],
+    swept: Sequence[int] | None,
+    interval: bool | None,
 ) -> Learned:
-    """Every comparison of the page."""
+    """Every comparison of the page; `swept` are the checkpoints that are run again over a text, by default all."""
     from pellucid.report.dynamics import Learned
 
     one, other = opened[0], opened[1] if len(opened) > 1 else None
     curves = [
-        one.convergence(score, interval=interval) if text is None else one.exact(text, score, interval=interval)
+        one.convergence(score, interval=interval)
+        if text is None
+        else one.exact(text, score, epochs=swept, interval=interval)
         for score in scores
     ]
     grids = {epoch: one.grid(epoch, scores[0], interval=interval) for epoch in shown}
@@ -120,7 +131,7 @@ def _gathered(
     between = [
         one.between(other, score, interval=interval)
         if text is None
-        else one.exact_between(other, text, score, interval=interval)
+        else one.exact_between(other, text, score, epochs=swept, interval=interval)
         for score in scores
     ]
     last = one.compare(one.epochs[-1], other.epochs[-1], scores[0], other=other, interval=interval)

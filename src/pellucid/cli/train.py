@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -155,21 +156,28 @@ def show_run(run: Run) -> None:
     ]
     print_table(["validation", f"epoch {last['epoch']}", "chance"], rows, right=[f"epoch {last['epoch']}", "chance"])
     if run.test is not None:
-        scores = [
-            (
-                name,
-                number(value, digits=4),
-                number(run.test["chance"][name], digits=4) if name in run.test["chance"] else "",
-            )
-            for name, value in run.test["scores"].items()
-        ]
-        heads = ["test", f"epoch {run.test['epoch']}", "chance"]
-        print_table(heads, scores, right=heads[1:])
+        _show_test(run.test)
     screen = console()
     screen.print(f"The model: {run.checkpoint()}", soft_wrap=True)
     screen.print(f"Its curves: {run.folder / 'curves.png'}", soft_wrap=True)
     if (run.folder / "dynamics").is_dir():
         screen.print(f"How its layers came to be: pellucid dynamics {run.folder} -o OUT", soft_wrap=True)
+
+
+def _show_test(test: Mapping[str, Any]) -> None:
+    """The scores on the test text, beside their intervals and chance."""
+    ends, chance = test.get("interval", {}), test["chance"]
+    rows = [
+        (
+            name,
+            number(value, digits=4),
+            " to ".join(number(end, digits=4) for end in ends[name]) if name in ends else "",
+            number(chance[name], digits=4) if name in chance else "",
+        )
+        for name, value in test["scores"].items()
+    ]
+    heads = ["test", f"epoch {test['epoch']}", "95% interval", "chance"]
+    print_table(heads, rows, right=heads[1:])
 
 
 def _draw(run: Run) -> None:

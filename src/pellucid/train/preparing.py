@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import TrainError
 from pellucid.train.architectures import build, fine_tuned, ready
+from pellucid.train.intervals import in_groups
 from pellucid.train.settings import Settings
 from pellucid.train.tasks import TASKS
 from pellucid.train.vocabulary import vocabulary_for
@@ -31,6 +32,7 @@ class Prepared:
     training: Examples
     valid: Examples
     test: Examples | None
+    groups: tuple[Examples, ...] = ()  # the test text again, in groups of documents
 
 
 def held_out(corpus: Corpus) -> tuple[Corpus, Corpus]:
@@ -71,4 +73,5 @@ def prepare(corpus: Corpus, valid: Corpus, test: Corpus | None, settings: Settin
         for each in (valid, test)
     ]
     assert others[0] is not None
-    return Prepared(task, network, tokenizer, labels, training, others[0], others[1])
+    groups = () if test is None else in_groups(task, test, tokenizer, settings, labels)
+    return Prepared(task, network, tokenizer, labels, training, others[0], others[1], groups)

@@ -13,6 +13,7 @@ import torch
 from pellucid.errors import TrainError
 from pellucid.train import folder as folders
 from pellucid.train.folder import Latest, Row, Run
+from pellucid.train.intervals import intervals
 from pellucid.train.optimisers import learning_rate
 
 if TYPE_CHECKING:
@@ -294,7 +295,11 @@ class Training:
             prepared.network.eval()
             scores = prepared.task.evaluate(prepared.network, prepared.test, self.steps.device, self.settings)
             chance = prepared.task.chance(prepared.test, prepared.training, self.settings)
-            folders.write_test(self.folder, {"epoch": epoch, "scores": scores, "chance": chance})
+            ends, resampled = intervals(
+                prepared.task, prepared.network, prepared.groups, scores, self.steps.device, self.settings
+            )
+            told = {"epoch": epoch, "scores": scores, "chance": chance, "interval": ends, "resampled": resampled}
+            folders.write_test(self.folder, told)
         for tracker in self.trackers:
             tracker.end(scores)
         folders.write_about(self.folder, {**self.facts, "state": "finished"})
