@@ -13,7 +13,8 @@ import tokenizers
 import torch
 import transformers
 
-HASHED = ("model.safetensors", "tokenizer.json")
+UNHASHED = ("card.json", "README.md")
+"""What is written after the hashes, of every other file, are known."""
 
 Facts = dict[str, Any]
 
@@ -35,7 +36,8 @@ def versions() -> dict[str, str]:
 
 def write(folder: Path, card: Facts, readme: Callable[[Facts], str]) -> None:
     """Writes card.json, with the hashes of what lies in the folder, and README.md made from it."""
-    hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in HASHED}
+    files = sorted(item for item in folder.iterdir() if item.is_file() and item.name not in UNHASHED)
+    hashes = {item.name: hashlib.sha256(item.read_bytes()).hexdigest() for item in files}
     full = {**card, "sha256": hashes}
     (folder / "card.json").write_text(json.dumps(full, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(readme(full), encoding="utf-8")

@@ -59,7 +59,11 @@ def verdict(scores: dict[str, Any], main: str) -> str:
             continue
         value, chance = scores[name][main], scores["chance"][name][main]
         where = "the test text" if name == "test" else name
-        told = f"On {where} its {title(main)} is {shown(main, value)}, where chance gives {shown(main, chance)}."
+        ends = scores.get("interval", {}).get(name, {}).get(main)
+        between = "" if ends is None else f" (95% interval {' to '.join(shown(main, end) for end in ends)})"
+        told = (
+            f"On {where} its {title(main)} is {shown(main, value)}{between}, where chance gives {shown(main, chance)}."
+        )
         if main in SHARES and (value - chance) / (1 - chance) < POOR:
             told += POORLY if name == "test" else " What it has learned does not carry over to such text."
         found.append(told)
@@ -91,16 +95,19 @@ def readme(card: cards.Facts) -> str:
 
 def _table(scores: dict[str, Any]) -> str:
     """Scores of every text, with chance beside them."""
-    names = list(scores["chance"])
+    names, ends = list(scores["chance"]), scores.get("interval", {})
     metrics = list(scores["test"])
-    head = " | ".join(f"{name} | {name}: chance" for name in names)
-    rows = [
-        f"| {title(metric)}{' (lower is better)' if metric in SMALLER else ''} | "
-        + " | ".join(f"{_cell(metric, scores[name])} | {_cell(metric, scores['chance'][name])}" for name in names)
-        + " |"
-        for metric in metrics
-    ]
-    return "\n".join([f"| | {head} |", "|---|" + "---|---|" * len(names), *rows])
+    head = " | ".join(f"{name} | {f'{name}: 95% interval | ' if name in ends else ''}{name}: chance" for name in names)
+    rows: list[str] = []
+    for metric in metrics:
+        cells = [f"{title(metric)}{' (lower is better)' if metric in SMALLER else ''}"]
+        for name in names:
+            cells.append(_cell(metric, scores[name]))
+            if name in ends:
+                cells.append(" to ".join(shown(metric, end) for end in ends[name].get(metric, ())) or "–")
+            cells.append(_cell(metric, scores["chance"][name]))
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join([f"| | {head} |", "|---|" + "---|" * (2 * len(names) + len(ends)), *rows])
 
 
 def _cell(metric: str, scores: dict[str, float]) -> str:

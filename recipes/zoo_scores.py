@@ -9,6 +9,7 @@ import torch
 
 from pellucid.corpus import Corpus, word_index
 from pellucid.model import Model
+from pellucid.train.intervals import in_groups, intervals
 from pellucid.train.settings import Settings
 from pellucid.train.tasks import TASKS, Examples
 from pellucid.train.tasks.scores import bleu
@@ -28,6 +29,7 @@ def measure(model: Model, settings: Settings, splits: Splits) -> dict[str, Any]:
     return {
         **scores,
         "chance": {name: scorer.chance(corpus, training) for name, corpus in corpora.items()},
+        "interval": {"test": scorer.interval(splits.test, scores["test"])},
         "first_of_test": {"sentences": FIRST, **scorer.score(splits.test.take(FIRST))},
     }
 
@@ -63,6 +65,13 @@ class Scorer:
             found = translated(hf, examples, torch.arange(examples.sentences), hf.device, self.settings)
             scores.update(_bleu(found, corpus))
         return scores
+
+    def interval(self, corpus: Corpus, scores: dict[str, float]) -> dict[str, list[float]]:
+        """Both ends of the 95% interval of every score, over groups of documents."""
+        hf: Any = self.model.hf
+        groups = in_groups(self.task, corpus, self.model.tokenizer, self.settings, self.labels)
+        found, _ = intervals(self.task, hf, groups, scores, hf.device, self.settings)
+        return {name: list(ends) for name, ends in found.items()}
 
     def chance(self, corpus: Corpus, training: Examples) -> dict[str, float]:
         scores = self.task.chance(self.examples(corpus), training, self.settings)

@@ -61,11 +61,15 @@ def test_every_model_has_a_recipe_and_all_are_small():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_files_are_those_of_the_card_in_half_precision(name):
-    assert zoo.verify(name) == ("model.safetensors", "tokenizer.json")
+    assert {*zoo.verify(name), "README.md", "card.json"} == {item.name for item in zoo.path(name).iterdir()}
     with safe_open(zoo.path(name) / "model.safetensors", framework="pt") as file:
         assert {file.get_tensor(key).dtype for key in file.keys()} == {torch.float16}  # noqa: SIM118
     page = (zoo.path(name) / "README.md").read_text(encoding="utf-8")
-    assert page == zoo_card.readme(dict(zoo.card(name).facts))
+    card = zoo.card(name)
+    assert page == zoo_card.readme(dict(card.facts))
+    low, high = card.scores["interval"]["test"][card.main.metric]
+    assert low < card.main.value < high
+    assert not low < card.main.chance < high
 
 
 def test_the_notice_says_what_the_cards_say_and_is_packed():

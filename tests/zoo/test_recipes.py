@@ -103,6 +103,21 @@ def test_a_score_that_was_not_measured_is_a_dash():
     assert table[3] == "| BLEU | – | – | 9.0 | – |"
 
 
+def test_intervals_stand_beside_their_scores():
+    scores = {
+        "test": {"accuracy": 0.8, "f1": 0.7},
+        "valid": {"accuracy": 0.9, "f1": 0.9},
+        "chance": {"valid": {"accuracy": 0.5, "f1": 0.3}, "test": {"accuracy": 0.5, "f1": 0.3}},
+        "interval": {"test": {"accuracy": [0.75, 0.85]}},
+    }
+    table = zoo_card._table(scores).splitlines()
+    assert table[0] == "| | valid | valid: chance | test | test: 95% interval | test: chance |"
+    assert table[1].count("---") == 6
+    assert table[2] == "| accuracy | 90.0% | 50.0% | 80.0% | 75.0% to 85.0% | 50.0% |"
+    assert table[3] == "| F1 | 90.0% | 30.0% | 70.0% | – | 30.0% |"
+    assert "80.0% (95% interval 75.0% to 85.0%), where chance" in zoo_card.verdict(scores, "accuracy")
+
+
 def reviews(data: Path) -> Splits:
     """Easy reviews: one word decides."""
     words = {"positive": "lovely", "negative": "dreadful"}
@@ -147,6 +162,7 @@ def test_a_model_is_made_from_data_to_card(made):
     assert card["candidates"][1]["valid"] > card["candidates"][0]["valid"]
     assert card["scores"]["test"]["accuracy"] == 1.0
     assert card["scores"]["chance"]["test"]["accuracy"] == 0.5
+    assert card["scores"]["interval"]["test"].keys() == {"loss", "accuracy", "f1"}
     assert set(card["scores"]["chance"]) == {"valid", "test", "again"}
     assert card["licence"] == "Apache-2.0"  # it does not start from zoo:mlm
     assert not [term for term in card["data"]["terms"] if "zoo:mlm" in term]
@@ -226,6 +242,7 @@ def test_a_folder_that_holds_something_else_is_not_replaced(tmp_path):
 def test_hashes_are_of_the_files(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     (tmp_path / "tokenizer.json").write_bytes(b"words")
+    (tmp_path / "README.md").write_text("an older page")
     cards.write(tmp_path, {"name": "x"}, lambda card: f"# {card['name']}")
     card = json.loads((tmp_path / "card.json").read_text())
     assert card["sha256"] == {
