@@ -102,7 +102,7 @@ def _beside_captum(
     note = f"captum {version}, {len(targets) * size.layers} runs; {size.called}"
     yield at_least(what, *times, target=speed, note=note, peer=True)
     note = "largest difference in captum's rule, relative to the largest number, at most the target"
-    yield Measure(f"{job}: numbers", None, None, None, difference, 1e-5, difference <= 1e-5, note=note)
+    yield Measure(f"{job}: numbers", None, None, None, difference, 1e-6, difference <= 1e-6, note=note)
 
 
 def _turns(ours: Timer, theirs: Timer, rounds: int) -> tuple[Sequence[Sample], Sequence[Sample]]:

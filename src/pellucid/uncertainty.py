@@ -101,14 +101,37 @@ def _t_distribution(value: float, freedom: int) -> float:
     return (1 + within) / 2
 
 
-def over_documents(
-    values: Array, documents: Sequence[str], statistic: Callable[[Array], Array] = lambda part: part.mean(axis=0)
-) -> tuple[Array, Interval]:
-    """A statistic of numbers [n, …] of texts (their mean), and its jackknife interval over groups of documents."""
+def document_groups(documents: Sequence[str]) -> Array:
+    """The group of every text, [n]: at most `GROUPS` of whole documents, in their order."""
     order = {name: number for number, name in enumerate(dict.fromkeys(documents))}
     count = min(GROUPS, len(order))
-    group = np.array([order[name] * count // len(order) for name in documents])
-    without = [statistic(values[group != number]) for number in range(count)] if count > 1 else []
-    sizes = [float((group == number).sum()) for number in range(count)] if count > 1 else []
+    return np.array([order[name] * count // len(order) for name in documents])
+
+
+def over_documents(
+    values: Array,
+    documents: Sequence[str],
+    statistic: Callable[[Array], Array] = lambda part: part.mean(axis=0),
+    *,
+    sizes: Sequence[float] | None = None,
+) -> tuple[Array, Interval]:
+    """A statistic of numbers [n, …] of texts (their mean), and its jackknife interval over groups of documents.
+
+    `sizes` are what the texts weigh in the statistic, such as their tokens; by default all weigh the same.
+    """
+    group = document_groups(documents)
+    weights = np.ones(len(group)) if sizes is None else np.asarray(sizes, dtype=np.float64)
+    held = {number: float(weights[group == number].sum()) for number in dict.fromkeys(group.tolist())}
+    kept = {number: size for number, size in held.items() if size > 0}
+    without = [statistic(values[group != number]) for number in kept] if len(kept) > 1 else []
     whole = statistic(values)
-    return whole, jackknife(whole, without, sizes)
+    return whole, jackknife(whole, without, list(kept.values()) if len(kept) > 1 else [])
+
+
+def range_of_draws(total: int, special: int, drawn: int, *, level: float = 0.95) -> tuple[int, int]:
+    """How many special ones are among some `drawn` from `total` with `special` ones: the narrowest range of whole
+    numbers whose tails hold at most (1 − level)/2 each (hypergeometric distribution)."""
+    every, tail = math.comb(total, drawn), (1 - level) / 2
+    chances = [math.comb(special, k) * math.comb(total - special, drawn - k) / every for k in range(drawn + 1)]
+    below = np.cumsum(chances)
+    return int(np.argmax(below > tail)), int(np.argmax(below >= 1 - tail - 1e-12))

@@ -142,3 +142,12 @@ def test_half_precision_embeddings_have_a_mean():
     net = opened("gemma3_text", "eager", torch.float16)
     batch = Batch.of_ids(ids().ids)
     assert baseline(net, batch, "mean", embedded(net, batch))[EMBED].dtype == torch.float16
+
+
+def test_another_text_for_a_pair_of_sentences_is_refused():
+    """Six tokens each, but special ones elsewhere: as a baseline, words would stand where a separator does."""
+    net = headed("classifier")
+    pair, plain = net.tokenize("the old", "cat"), net.tokenize("the old red cat")
+    assert pair.ids.shape == plain.ids.shape
+    with pytest.raises(AttributionError, match="special tokens of the baseline text do not stand where"):
+        baseline(net, pair, "text:the old red cat", embedded(net, pair))

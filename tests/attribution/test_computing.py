@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
 
 from pellucid.attribution import Attribution, attribute, computing
+from pellucid.attribution.precision import precision
 from pellucid.attribution.targets import Target
 from pellucid.errors import AttributionError, EditError, ModelError, SiteError
 from pellucid.model import Batch, Model
@@ -192,3 +195,33 @@ def test_what_a_model_does_not_allow_is_a_sentence():
     fused = opened("gpt2", "sdpa", torch.float64)
     with pytest.raises((EditError, ModelError), match=r"pattern.1 needs? eager attention"):
         attribute(fused, ids(), Target.token(9), "integrated_gradients", "pattern.1", steps=3)
+
+
+def test_the_precision_of_all_parameters_is_told():
+    """Weights of several types, and in half precision; numbers are near those in full precision."""
+    plain = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    half = Model.load(deepcopy(network("gpt2")).to(torch.bfloat16), tokenizer=word_tokenizer())
+    given = {"target": "token:cat", "steps": 8}
+    full, rough = (attribute(each, "the old dog", **given) for each in (plain, half))
+    assert (full.provenance.arguments["precision"], rough.provenance.arguments["precision"]) == ("float32", "bfloat16")
+    assert rough.values == pytest.approx(full.values, abs=0.05 * np.abs(full.values).max())
+    mixed = deepcopy(network("gpt2"))
+    mixed.held = torch.nn.Parameter(torch.zeros(3, dtype=torch.float16))
+    assert precision(Model.load(mixed, tokenizer=word_tokenizer())) == "float32 and float16"
+    packed = deepcopy(network("gpt2"))
+    packed.held = torch.nn.Parameter(torch.zeros(3, dtype=torch.int8), requires_grad=False)
+    assert precision(Model.load(packed, tokenizer=word_tokenizer())) == "float32 and int8, quantised weights"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantised_layers_have_ablation_and_no_gradients():
+    """Their gradients would read as zeros, without a word."""
+    net = torch.ao.quantization.quantize_dynamic(deepcopy(network("llama")), {torch.nn.Linear}, dtype=torch.qint8)
+    small, plain = (Model.load(each, tokenizer=word_tokenizer()) for each in (net, network("llama")))
+    assert small.fingerprint != plain.fingerprint
+    given = {"target": "token:cat", "method": "ablation", "baseline": "zero"}
+    found, wanted = (attribute(each, "the old dog", **given) for each in (small, plain))
+    assert found.provenance.arguments["precision"] == "float32, quantised weights"
+    assert found.values == pytest.approx(wanted.values, abs=0.2 * np.abs(wanted.values).max())
+    with pytest.raises(AttributionError, match="saliency needs gradients, and the quantised layers"):
+        attribute(small, "the old dog", "token:cat", ["ablation", "saliency"])

@@ -185,3 +185,30 @@ def test_refusals(lm):
         generation(lm, Batch.of_ids([[1, 2]]), text=" are")
     with pytest.raises(AttributionError, match="by site, head, unit"):
         generation(lm, PROMPT, by="layer")
+
+
+def test_what_is_drawn_at_random_keeps_its_interval(lm):
+    """Shapley values of written tokens say how sure they are, as those of one prediction do."""
+    text = f"{PROMPT} and the old dog runs near a red cat"
+    first = len(lm.tokenizer(text)["input_ids"])
+    found = generation(lm, text, max_new_tokens=2, method=["shapley", "ablation"], samples=4)
+    assert found.low is not None
+    assert (found.low <= found.values).all()
+    assert (found.values <= found.high).all()
+    assert (found.low[0, 0, :, :first] < found.high[0, 0, :, :first]).any()
+    assert np.array_equal(found.low[1], found.high[1]), "ablation draws nothing"
+    for place in range(2):
+        for part in (found.low, found.high):
+            assert (part[:, place, :, first + place :] == 0.0).all()
+
+
+def test_occlusion_has_the_window_that_is_asked_for(lm):
+    """Hiding one token at a time is ablation; hiding three is not."""
+    asked = {"max_new_tokens": 2, "baseline": "zero"}
+    one, wide = (generation(lm, PROMPT, method="occlusion", window=window, **asked) for window in (1, 3))
+    alone = generation(lm, PROMPT, method="ablation", **asked)
+    assert one.values == pytest.approx(alone.values, abs=1e-6)
+    assert np.abs(wide.values - one.values).max() > 1e-4
+    spans = generation(lm, PROMPT, method="ablation", groups=[(0, 2)], **asked)
+    assert spans.values[0, 0, 0, 0] == pytest.approx(spans.values[0, 0, 0, 1])
+    assert spans.provenance.arguments["groups"] == [[0, 2]]

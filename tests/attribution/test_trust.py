@@ -54,9 +54,10 @@ def areas(parts: np.ndarray) -> list[float]:
 def test_an_exact_method_is_exact_and_its_order_the_best_of_all(baseline):
     parts = contributions(FIVE, "cat", baseline=baseline).numpy()
     assert parts.min() < 0 < parts.max()
-    result = trust(bag(), [FIVE], "integrated_gradients", "token:cat", baseline=baseline, measures=list(MEASURES)[:5])
+    result = trust(bag(), [FIVE], "integrated_gradients", "token:cat", baseline=baseline, measures=list(MEASURES)[:6])
     assert cell(result, "completeness", "integrated_gradients") == pytest.approx(0, abs=1e-12)
     assert cell(result, "infidelity", "integrated_gradients") == pytest.approx(0, abs=1e-12)
+    assert cell(result, "unexplained", "integrated_gradients") == pytest.approx(0, abs=1e-12)
     every, whole = areas(parts), abs(parts.sum())
     assert cell(result, "insertion", "integrated_gradients") == pytest.approx(max(every) / whole, rel=1e-6)
     assert cell(result, "deletion", "integrated_gradients") == pytest.approx(min(every) / whole, rel=1e-6)
@@ -206,7 +207,7 @@ def judged() -> Trust:
 
 
 def test_random_attributions_score_chance(judged):
-    for name in ("infidelity", "insertion", "deletion"):
+    for name in ("infidelity", "unexplained", "insertion", "deletion"):
         low, high = chance(judged, name, "random")
         wide = (high - low) / 2
         assert low - wide < cell(judged, name, "random") < high + wide, name
@@ -378,3 +379,11 @@ def test_the_baseline_is_settled_by_the_model():
             progress=False,
         )
         assert found.provenance.arguments["baseline"] == wanted
+
+
+def test_the_limits_of_words_are_arguments(judged):
+    strict = {each.method: each.words for each in verdicts(judged, unchanged=-1.0, adds_up=0.0)}
+    plain = {each.method: each.words for each in verdicts(judged)}
+    assert {words["randomisation"] for words in strict.values()} == {"unchanged"}
+    assert plain["integrated_gradients"]["completeness"] == "better"
+    assert plain["integrated_gradients"]["randomisation"] != "unchanged"

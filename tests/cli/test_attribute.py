@@ -189,6 +189,7 @@ def test_draws_at_random_are_told_with_their_width(cli, gpt2_folder):
         (["--by", "layer"], "not by 'layer'"),
         (["--rule", "simpson"], "There is no rule 'simpson'"),
         (["--groups", "letters"], "no groups called 'letters'"),
+        (["--groups", "words", "--generate", "2"], "words of a text that is given whole"),
         (["--decoder", "a cat"], "encoder–decoder"),
         (["--method", "smoothgrad", "--samples", "1"], "at least two samples"),
     ],
@@ -232,3 +233,10 @@ def test_a_page_that_cannot_be_drawn_leaves_nothing(cli, classifier, tmp_path, m
     assert code == 1
     assert "no ink" in told
     assert not list(tmp_path.iterdir())
+
+
+def test_the_window_of_occlusion_reaches_written_text(cli, gpt2_folder):
+    asked = ("attribute", gpt2_folder, TEXT, "--generate", 2, "--method", "occlusion", "--baseline", "zero", "--json")
+    found = [json.loads(cli(*asked, *more)[1])["value"] for more in ((), ("--window", 1), ("--window", 1))]
+    assert found[0] != found[1]
+    assert found[1] == found[2]

@@ -47,3 +47,15 @@ def test_what_it_refuses_leaves_nothing(cli, tmp_path, options, sentence):
     assert sentence in told
     assert told.count("\n") == 1
     assert not out.exists()
+
+
+def test_the_window_of_occlusion_is_passed_on(cli, tmp_path):
+    asked = ("attributions", "zoo:sentiment", "--corpus", "grammar:4", "--group", "position", "--method", "occlusion")
+    found = []
+    for number, more in enumerate([(), ("--window", 1), ("--window", 1, "--stride", 1)]):
+        out = tmp_path / str(number)
+        code, _, told = cli(*asked, *more, "-o", out)
+        assert code == 0, told
+        found.append(CorpusAttribution.load(out).values)
+    assert not (found[0] == found[1]).all()
+    assert (found[1] == found[2]).all()

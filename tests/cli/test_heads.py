@@ -54,6 +54,11 @@ def test_a_page_with_the_planted_heads(cli, folder, tmp_path):
     assert drawn.count('xlink:href="../views/sentence-') == 8  # seen from the folder of the figure
     for name in ("head_shapes", "head_tags", "head_relations"):
         assert Result.load(out / "results" / name).kind in ("heads.shapes", "heads.alignment")
+    statistics, clusters = (Result.load(out / "results" / f"head_{name}") for name in ("statistics", "clusters"))
+    assert {"confidence", "rare words", "same word", "followed before"} <= set(statistics.axes["measure"])
+    assert sum(map(len, clusters.members.values())) == 8
+    for text in ("How sharply, how far, at what", "Heads that look alike", "Jensen–Shannon"):
+        assert text in page, text
 
 
 def test_text_without_arcs_says_what_was_not_tried(cli, folder, tmp_path):
@@ -65,6 +70,9 @@ def test_text_without_arcs_says_what_was_not_tried(cli, folder, tmp_path):
     page = (tmp_path / "out" / "heads.html").read_text(encoding="utf-8")
     assert "Not tried: syntactic, because the corpus has no dependency arcs." in page
     assert "Attention by layer" not in page
+    assert "parts of speech is not shown: No word of the corpus has the label &#x27;upos&#x27;" in page
+    assert "syntactic neighbours is not shown" in page
+    assert "Not tried: block, because the text has no pairs of sentences" in page
 
 
 def test_json_and_thresholds(cli, folder):

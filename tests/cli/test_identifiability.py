@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
+import pytest
 
+from pellucid import Model
+from pellucid.cli.identifiability import PARTS
 from pellucid.results import Result
 from tests.tiny_models import save
 
@@ -87,6 +91,83 @@ def test_what_a_model_cannot_tell_is_left_out_by_name_unless_asked_for(cli, tmp_
     code, _, told = cli("identifiability", folder, "--corpus", texts, "--parts", "keys")
     assert code == 2
     assert "also meet vectors of positions" in told
+
+
+@pytest.mark.parametrize(
+    ("family", "left_out", "why"),
+    [
+        ("bloom", {"mixing"}, "Derivatives cannot be carried"),
+        ("gpt2", {"attention", "keys", "functions", "second"}, "does not show both weights and values"),
+    ],
+)
+def test_what_a_model_cannot_tell_does_not_stop_the_rest(cli, tmp_path, monkeypatch, family, left_out, why):
+    if family == "gpt2":  # as a model that keeps its values to itself
+        shown = Model.sites.fget
+        hidden = property(lambda self: tuple(site for site in shown(self) if site.kind != "value"))
+        monkeypatch.setattr(Model, "sites", hidden)
+    folder, texts, out = save(tmp_path / family, family), tmp_path / "texts.txt", tmp_path / "out"
+    texts.write_text(TEXTS, encoding="utf-8")
+    options = ("--corpus", texts, "--sentences", "2", "--no-random", "-o", out)
+    code, said, told = cli("identifiability", folder, *options)
+    assert code == 0, told
+    plain = " ".join(said.split())
+    assert {part for part in PARTS if f"Not told: {part}, because of this:" in plain} == left_out
+    assert why in plain
+    page = (out / "identifiability.html").read_text(encoding="utf-8")
+    for part in left_out:
+        assert f"Not told: {part}, because of this:" in page
+    named = sorted(left_out)[0]
+    code, _, told = cli(
+        "identifiability", folder, "--corpus", texts, "--parts", f"tokens,{named}", "--maps", "identity"
+    )
+    assert code == 2
+    assert why in " ".join(told.split())
+
+
+def test_few_documents_are_no_reason_to_stop(cli, gpt2_folder, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("the old dog runs\na cat sleeps near the keys\nthe red cabinet\n", encoding="utf-8")
+    options = ("--corpus", texts, "--sentences", "2", "--no-random")
+    code, said, told = cli("identifiability", gpt2_folder, *options)
+    assert code == 0, told
+    assert "Not told: tokens, because of this:" in said
+    assert "3 sentences in 3 documents, too few" in " ".join(said.split())
+    code, _, told = cli("identifiability", gpt2_folder, *options, "--maps", "identity")  # asked for by an option
+    assert code == 2
+    assert "too few to hold some out" in " ".join(told.split())
+
+
+def test_layers_intervals_and_notes_are_printed(cli, gpt2_folder, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text(LONG, encoding="utf-8")
+    given = ("--corpus", texts, "--parts", "tokens", "--maps", "linear", "--no-random")
+    code, said, told = cli("identifiability", gpt2_folder, *given, "--layers", "1,3", "--json")
+    assert code == 0, told
+    result = json.loads(said)["tokens"]
+    assert result["axes"]["layer"] == [1, 3]
+    code, said, told = cli("identifiability", gpt2_folder, *given, "--layers", "2-3")
+    assert code == 0, told
+    assert "95% interval" in said
+    assert re.search(r"linear cosine +2 +[01]\.\d{3} +[01]\.\d{3} to [01]\.\d{3} +0\.\d{3}", said)
+    assert "Note: Maps were fitted on four fifths of the documents" in said
+    code, _, told = cli("identifiability", gpt2_folder, *given, "--layers", "all")
+    assert code == 2
+    assert "--layers 'all' names no layers" in told
+    code, _, told = cli("identifiability", gpt2_folder, *given, "--layers", "1-9")
+    assert code == 2
+    assert "no layer 4 to look at" in told
+
+
+def test_long_texts_are_cut_unless_they_are_to_be_refused(cli, gpt2_folder, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text(f"{' '.join(LONG.split())}\na cat sleeps\n", encoding="utf-8")
+    given = ("--corpus", texts, "--parts", "attention")
+    code, said, told = cli("identifiability", gpt2_folder, *given)
+    assert code == 0, told
+    assert "Note: 1 sentences are cut at the model's limit" in said
+    code, _, told = cli("identifiability", gpt2_folder, *given, "--long", "refuse")
+    assert code == 2
+    assert "takes at most" in " ".join(told.split())
 
 
 def test_parts_without_a_text_are_refused(cli, gpt2_folder):

@@ -50,6 +50,53 @@ def test_rank_prints_saves_and_dumps(folder, tmp_path, monkeypatch, capfd):
     assert told["classes"]["NOUN"][0]["score"] > told["classes"]["NOUN"][0]["null"]
 
 
+def test_options_of_methods_and_a_store_as_source(folder, tmp_path, monkeypatch, capfd):
+    from pellucid import neurons
+    from pellucid.collect.build import build_store
+
+    store = build_store(planted.model(), planted.corpus().take(40), tmp_path / "kept", ("neurons.0",), dtype="float32",
+                        progress=False)  # fmt: skip
+    words = ("neurons", "rank", tmp_path / "kept", "--concept", "upos=NOUN", "--method", "iou", "--json")
+    code, out, err = call(monkeypatch, capfd, *words, "--exact", "--quantile", "0.8", "--ends", "upper")
+    assert code == 0, err
+    wanted = neurons.iou(store, concept="upos=NOUN", exact=True, quantile=0.8, ends="upper")
+    told = json.loads(out)["iou"]["neurons"]
+    assert [row["neuron"] for row in told] == wanted.top(15)
+    assert told[0]["score"] == pytest.approx(wanted.scores().max())
+    code, out, err = call(monkeypatch, capfd, *words, "--threshold", "1.5")
+    assert code == 0, err
+    code, out, err = call(monkeypatch, capfd, *words, "--preset", "neurox")
+    assert code == 0, err
+    read = (
+        "neurons",
+        "rank",
+        folder,
+        *CORPUS,
+        "--concept",
+        "upos=NOUN",
+        "--sites",
+        "neurons.0",
+        "--no-control",
+        "--json",
+    )
+    code, out, err = call(
+        monkeypatch, capfd, *read, "--method", "probeless", "--standardise", "--method", "iou", "--exact"
+    )
+    assert code == 0, err
+    assert set(json.loads(out)) == {"probeless", "iou"}
+
+
+def test_a_page_is_written_beside_the_rankings(folder, tmp_path, monkeypatch, capfd):
+    words = ("neurons", "rank", folder, *CORPUS, "--concept", "upos", "--method", "probeless", "--method", "ablation")
+    code, out, err = call(monkeypatch, capfd, *words, "--no-control", "-o", tmp_path / "r")
+    assert code == 0, err
+    assert "Careful: ablation removes MLP units unless sites are named" in err
+    page = (tmp_path / "r" / "neurons.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 2
+    assert planted.names()["NOUN"] in page
+    assert "Open this file in a browser" in out
+
+
 def test_show_writes_a_page_with_every_neuron(folder, tmp_path, monkeypatch, capfd):
     words = ("neurons", "show", folder, *CORPUS, "--concept", "upos", "--sites", "neurons.*", "--top", "3")
     code, out, _ = call(monkeypatch, capfd, *words, "-o", tmp_path / "page")
@@ -73,6 +120,8 @@ def test_show_writes_a_page_with_every_neuron(folder, tmp_path, monkeypatch, cap
         (("rank", "--concept", "nolabel"), "label 'nolabel'"),
         (("rank", "--concept", "property:size"), "there are length"),
         (("rank", "--concept", "upos", "--sites", "nothing.*"), "nothing"),
+        (("rank", "--concept", "upos", "--quantile", "0.9"), "has no use for quantile"),
+        (("rank", "--concept", "upos", "--preset", "neurox"), "no preset 'neurox' for this"),
         (("show",), "Name the neurons to show"),
         (("show", "--neuron", "neurons.0:999"), "there is no unit 999"),
     ],

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pellucid import neurons
 from pellucid.results import Result
 from tests.neurons import planted
 
@@ -36,8 +37,8 @@ def test_a_probe_with_its_controls_and_its_ranking(cli, folder, tmp_path):
 
 
 def test_a_ranking_is_judged_on_other_documents(cli, folder):
-    line = ["neurons", "evaluate", folder, *LINE, "--concept", "upos", "--ways", "model,anew,layers,sites", "--json"]
-    code, printed, told = cli(*line)
+    line = ["neurons", "evaluate", folder, *LINE, "--concept", "upos", "--ways", "model,anew,layers,sites"]
+    code, printed, told = cli(*line, "--modelled", "0", "--json")
     assert code == 0, told
     made = json.loads(printed)
     assert set(made) == {"ranking", "model", "anew", "layers", "sites"}
@@ -49,11 +50,56 @@ def test_a_ranking_is_judged_on_other_documents(cli, folder):
     assert prints["ranking"] != prints["anew"] == prints["model"] == prints["layers"]
 
 
+def test_several_methods_are_judged_as_asked(cli, folder, tmp_path):
+    few = ["--corpus", "grammar:90:3", "--sites", "neurons.0", "--epochs", "4", "--concept", "upos", "--draws", "1"]
+    asked = ["--method", "probeless", "--method", "selectivity", "--count", "3", "--count", "9", "--class", "NOUN"]
+    line = ["neurons", "evaluate", folder, *few, *asked, "--replacement", "mean", "--modelled", "8"]
+    code, _, told = cli(*line, "-o", tmp_path / "out")
+    assert code == 0, told
+    made = {place.parent.name: Result.load(place.parent) for place in (tmp_path / "out").glob("*/result.json")}
+    parts = {f"{method}-{part}" for method in ("probeless", "selectivity")
+             for part in ("ranking", "model", "probe", "anew", "sites")}  # fmt: skip
+    assert set(made) == {*parts, "agreement"}  # the model has a task: it is judged in it without being asked
+    for part in ("model", "probe", "anew"):
+        assert made[f"probeless-{part}"].axes["neurons"] == (3, 9)
+        assert made[f"probeless-{part}"].provenance.arguments["class"] == "NOUN"
+        assert made[f"probeless-{part}"].provenance.arguments["draws"] == 1
+    assert "(mean)" in made["probeless-model"].done
+    assert made["probeless-model"].provenance.corpus["sentences"] == 8
+    page = (tmp_path / "out" / "neurons.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == len(made)
+
+
+def test_a_model_without_a_task_is_judged_by_probes_alone(cli, tmp_path):
+    bare = tmp_path / "bare"
+    planted.network().transformer.save_pretrained(bare)
+    planted.tokenizer().save_pretrained(bare)
+    few = ["--corpus", "grammar:90:3", "--sites", "neurons.0", "--epochs", "4"]
+    line = ["neurons", "evaluate", bare, *few, "--concept", "upos=NOUN", "--count", "3", "--draws", "1"]
+    code, printed, told = cli(*line, "--json")
+    assert code == 0, told
+    assert "not judged in the model" in told
+    assert set(json.loads(printed)) == {"ranking", "probe", "anew", "sites"}
+    assert cli(*line, "--ways", "model")[0] == 2
+
+
+def test_nothing_is_left_where_saving_fails(cli, folder, tmp_path, monkeypatch):
+    def full(self, *_, **__):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(neurons.RankingCurves, "save", full)
+    line = ["neurons", "evaluate", folder, *LINE, "--concept", "upos=NOUN", "--ways", "sites,probe", "--count", "3"]
+    assert cli(*line, "-o", tmp_path / "out")[0] != 0
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("command", "options", "said"),
     [
         ("evaluate", ["--concept", "upos", "--ways", "magic"], "no way magic"),
         ("evaluate", ["--concept", "upos", "--method", "magic"], "magic"),
+        ("evaluate", ["--concept", "upos", "--class", "DOG"], "DOG"),
+        ("evaluate", ["--concept", "upos", "--count", "999"], "999"),
         ("probe", ["--concept", "upos", "--penalty", "l9"], "no penalty 'l9'"),
         ("probe", ["--concept", "upos=DOG"], "DOG"),
     ],

@@ -73,6 +73,8 @@ def test_an_order_and_functions(cli, classifier, tmp_path):
         (("--task", "lm"), "cannot be measured by 'lm'"),
         (("--schedule", "up"), "no schedule 'up'"),
         (("--keep", "2"), "no share"),
+        (("--tune", "--heads", "3"), "heads=3 has no other point to choose"),
+        (("--test", "nowhere.tsv"), "nowhere.tsv"),
         (("--functions", "nowhere"), "no saved result"),
         (("--rate", "0.001"), "closing takes 5.4"),
     ],

@@ -19,7 +19,7 @@ def test_one_model_from_nothing_to_a_page(cli, tmp_path):
     assert (tmp_path / "out-runs" / "small.json").read_bytes() == (out / "small.json").read_bytes()
     answer = json.loads(told)
     assert answer["models"]["small"]["asked"] == {"scale": "smoke", "seed": 0, "model": "zoo:tagger"}
-    assert len(answer["claims"]) == 15
+    assert len(answer["claims"]) == 16
     assert {each["verdict"] for each in answer["claims"]} <= {"stands", "does not stand", "cannot be told"}
     assert all(each["rule"] and each["published"] for each in answer["claims"])
 

@@ -263,3 +263,28 @@ def test_every_batch_brings_its_own_words():
     both = collector.merge(*states)
     for name, array in one.state().arrays.items():
         np.testing.assert_allclose(both.arrays[name], array, rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_nan_in_padding_on_either_side_is_not_read_and_elsewhere_is_refused(causal):
+    """The second row is padded on the left, so that its first token is none; the first word of the third is context."""
+    index, mask = [*INDEX, [-1, -1, 0, 1, 1, 2, -1]], [*MASK, MASK[1]]
+    counted = [*([[1] * 7] * 2), [1, 1, 0, 1, 1, 1, 1]]
+    words = words_of(index, mask=mask, counted=counted)
+    collector, setting = HeadCounts(), CAUSAL if causal else BIDIRECTIONAL
+    weights = random_weights(words, 2, causal=causal)
+
+    def state(tensor):
+        accumulator = collector.open(setting)
+        accumulator.see("pattern.0", tensor, words_of(index, mask=mask, counted=counted))
+        return accumulator.state()
+
+    broken = weights.clone()
+    broken[~words.mask.bool()[:, None].expand(-1, 2, -1)] = torch.nan
+    found, wanted = state(broken), state(weights)
+    assert set(found.arrays) == set(wanted.arrays)
+    for name, array in wanted.arrays.items():
+        assert np.allclose(found.arrays[name], array, atol=1e-6), name
+    broken[0, 1, 2] = torch.nan
+    with pytest.raises(SweepError, match=r"'pattern.0' is NaN or infinite in head 1"):
+        state(broken)

@@ -301,3 +301,30 @@ def test_a_batch_without_query_words_adds_nothing():
     state = seen([torch.ones(1, 2, 3, 3) / 3, torch.ones(1, 1, 3, 3) / 3], words)
     assert view_of(state).n() == 0
     assert not state.arrays["0/js/0"].any()
+
+
+def test_nan_in_padding_is_not_read_and_elsewhere_is_refused():
+    words = words_of(INDEX, mask=MASK)
+    layers = [random_weights(words, heads, causal=False, seed=heads) for heads in (2, 1)]
+
+    def state(one, other):
+        accumulator = HeadDivergence().open(TWO_LAYERS)
+        mine = words_of(INDEX, mask=MASK)
+        accumulator.see("pattern.0", one, mine)
+        accumulator.see("pattern.1", other, mine)
+        return accumulator.state()
+
+    broken = [layer.clone() for layer in layers]
+    for layer in broken:
+        layer[~words.mask.bool()[:, None].expand(-1, layer.shape[1], -1)] = torch.nan
+    wanted = state(*layers)
+    for name, array in state(*broken).arrays.items():
+        assert np.allclose(array, wanted.arrays[name], atol=1e-6), name
+    worse = broken[0].clone()
+    worse[1, 1, 3, 4] = torch.nan
+    with pytest.raises(SweepError, match=r"'pattern.0' is NaN or infinite in head 1"):
+        state(worse, layers[1])
+    worse = layers[1].clone()
+    worse[0, 0, 1] = torch.inf
+    with pytest.raises(SweepError, match=r"'pattern.1' is NaN or infinite in head 0"):
+        state(layers[0], worse)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from pellucid import Edit, Model
-from pellucid.collect.null_space import effective, in_sight, second_pattern, space, values_of_heads
+from pellucid.collect.null_space import effective, in_sight, projected, space, values_of_heads
+from pellucid.collect.other_patterns import second_pattern
 from tests.tiny_models import opened, padded
 
 HEADS, LENGTH, WIDTH = 4, 30, 6
@@ -129,6 +130,89 @@ def test_an_underflow_in_one_head_does_not_hide_a_key():
     pattern, _values, mask = made("causal")
     pattern[0, 20, 4] = 0.0
     assert torch.equal(in_sight(pattern), mask)
+
+
+@pytest.mark.parametrize("kind", ["both ways", "causal"])
+def test_a_second_pattern_moves_in_spite_of_underflows(kind):
+    """Keys in sight whose weight is 0 in one head: with two of them, no step either way would leave 0 or more."""
+    pattern, values, mask = made(kind)
+    pattern[0, 14:, 1:13:2] = 0.0
+    other, v = second_pattern(pattern, values, seed=3), values_of_heads(values.double(), HEADS)
+    torch.testing.assert_close(other @ v, pattern.double() @ v, rtol=0, atol=1e-10)
+    assert float(other.min()) >= 0
+    assert not other[:, ~mask].any()
+    assert bool(((other - pattern)[0].abs().amax(-1)[22:] > 1e-7).all())
+
+
+@pytest.mark.parametrize("with_sum", [False, True])
+def test_both_sides_of_the_cut_are_told_for_both_ranks(with_sum):
+    """A column that nearly is another (or a constant): just over the cut, just under it, and exactly the same."""
+    pattern, values, _ = made("both ways", groups=1)
+    noise = torch.randn(LENGTH, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    end = "_with_sum" if with_sum else ""
+    found = {}
+    for off in (3e-6, 4e-7, 0.0):
+        near = values.double()
+        near[..., 0] = (3.0 if with_sum else near[..., 1]) + off * noise
+        found[off] = space(pattern, near)
+    most = WIDTH + with_sum
+    assert [int(getattr(each, f"rank{end}")[0, 0]) for each in found.values()] == [most, most - 1, most - 1]
+    over, under, exact = found.values()
+    assert 1 < float(getattr(over, f"over{end}").min()) < 100
+    assert 1 < float(getattr(under, f"under{end}").min()) < 100
+    assert [bool(each.uncertain.all()) for each in (over, under)] == [True, True]
+    assert not bool(exact.uncertain.any())
+    if with_sum:  # by the values alone, nothing is near the cut
+        assert bool((over.under == torch.inf).all())
+        assert float(over.over.min()) > 1e4
+
+
+@pytest.mark.parametrize("kind", masks())
+def test_repeated_values_are_no_matter_of_the_cut(kind):
+    """Doubles and zeros lie exactly in what others span, for queries that see few and many keys."""
+    pattern, values, _ = made(kind)
+    told = space(pattern, values.double())
+    assert bool((told.rank < told.sees.clamp(max=WIDTH)).any()) == (kind not in ("both ways", "padded right"))
+    assert not bool(told.uncertain.any())
+
+
+def test_without_any_value_the_sum_still_is_one_condition():
+    pattern, values, mask = made("causal")
+    told = space(pattern, torch.zeros_like(values))
+    assert torch.equal(told.free[0], mask.sum(-1))
+    assert torch.equal(told.free_with_sum[0], mask.sum(-1) - 1)
+    other = second_pattern(pattern, torch.zeros_like(values))
+    torch.testing.assert_close(other.sum(-1), pattern.double().sum(-1), rtol=0, atol=1e-12)
+    assert bool(((other - pattern).abs().amax(-1)[:, 1:] > 1e-6).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_ranks_that_rounding_to_half_precision_makes_are_uncertain(dtype):
+    """Values of rank 3 in exact numbers: rounded, they have full rank, which is not to be believed."""
+    dice = torch.Generator().manual_seed(0)
+    pattern = torch.randn(2, LENGTH, LENGTH, generator=dice).softmax(-1)
+    exact = torch.randn(2, LENGTH, 3, dtype=torch.float64, generator=dice)
+    exact = exact @ torch.randn(2, 3, WIDTH, dtype=torch.float64, generator=dice)
+    assert int(space(pattern, exact).rank.max()) == 3
+    assert not bool(space(pattern, exact).uncertain.any())
+    told = space(pattern, exact.to(dtype))
+    assert int(told.rank.min()) == WIDTH
+    assert bool(told.uncertain.all())
+    assert bool(space(pattern, exact.to(dtype).double(), dtype=dtype).uncertain.all())
+    plain = torch.randn(2, LENGTH, WIDTH, dtype=torch.float64, generator=dice).to(dtype)
+    assert not bool(space(pattern, plain).uncertain.any())  # of full rank by far
+
+
+def test_heads_that_see_other_keys_are_projected_each_by_its_own():
+    pattern, values, mask = made("causal")
+    v = values_of_heads(values.double(), HEADS)
+    sight = mask.expand(HEADS, -1, -1).clone()
+    sight[2, :, 4] = False
+    found = projected(pattern.double(), v, sight)
+    torch.testing.assert_close(found[:2], effective(pattern, values)[:2], rtol=0, atol=1e-11)
+    without = pattern[2:3].clone()
+    without[..., 4] = 0
+    torch.testing.assert_close(found[2:3], effective(without, v[2:3]), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["gpt2_folder", "bert_folder"])

@@ -12,7 +12,7 @@ from pellucid.errors import ModelError
 from pellucid.identifiability import reach, reachable, when_unique
 from pellucid.identifiability.key_space import outside_keys
 from pellucid.results import Result, ResultError
-from tests.tiny_models import TEXT, network, opened, word_tokenizer
+from tests.tiny_models import TEXT, network, opened, save, word_tokenizer
 
 
 def made(count: int, key_width: int, width: int, *, causal: bool, heads: int = 2, seed: int = 0):
@@ -66,6 +66,26 @@ def test_weights_of_another_query_are_within_reach_and_drawn_ones_are_not(causal
     drawn = torch.rand(pattern.shape, generator=torch.Generator().manual_seed(1)).double() * (pattern > 0)
     away = outside_keys(pattern, drawn / drawn.sum(-1, keepdim=True), keys)[:, -1]
     assert float(away.min()) > 0.3
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_weights_that_underflow_are_not_taken_for_within_reach(causal):
+    """Keys in sight of weight 0 in one head: its second pattern still is another one, and out of reach of few keys."""
+    pattern, values, keys, _ = made(14, 3, 3, causal=causal)
+    pattern[0, 11:, 1:5] = 0.0
+    pattern[0, 11:] /= pattern[0, 11:].sum(-1, keepdim=True)
+    told = reach(pattern, values, keys)
+    last = slice(12, 14)
+    assert bool((told.free[:, last] > 0).all())
+    assert bool(told.second[:, last].all())
+    assert float(told.outside[:, last].min()) > 0.1
+    assert not bool(told.reached[:, last].any())
+    lone = torch.zeros_like(pattern)  # all weight on one key in one head: it cannot move, though it is free
+    lone[0, :, 0], lone[1] = 1.0, pattern[1]
+    told = reach(lone, values, keys)
+    assert bool((told.free[0, last] > 0).all())
+    assert not bool(told.second[0].any())
+    assert not bool(told.reached[0].any())
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "deepseek_v3", "falcon"])
@@ -123,6 +143,14 @@ def test_keys_wider_than_values_leave_more_open():
     assert result.null is not None
     np.testing.assert_allclose(result.measure("free with keys"), result.null[3], atol=0.2)
     assert (result.measure("second in reach") > 0.2).all()
+
+
+def test_long_texts_are_cut_and_told(tmp_path):
+    model = Model.load(save(tmp_path / "gpt2", "gpt2"))
+    assert model.limit is not None
+    long = " ".join([TEXT] * (model.limit // 17 + 2))
+    result = reachable(model, Corpus.of([long, TEXT]), queries=3)
+    assert result.table("notes").columns["note"].tolist() == ["1 of 2 texts are cut at the model's limit."]
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,24 @@ def test_greedy_removal_goes_by_what_is_lost_together():
         neurons.greedy_ablation(planted.model(), text, label="upos", neurons=names, count=6)
 
 
+def test_greedy_removal_for_a_class_goes_by_that_class_alone():
+    text = planted.corpus().take(30)
+    noun = by_greedy_ablation(planted.model(), text, concept="upos=DET", sites="neurons.0", within=5, count=2)
+    assert noun.classes == ("DET",)
+    assert noun.top(1, "DET") == noun.top(1) == [planted.names()["DET"]]
+    measuring = measured(planted.model(), text, label="upos")
+    place = measuring.labels.index("DET")
+    gone = [int(name.split(":")[1]) for name in noun.table("steps").columns["neuron"]]
+    lost = sweep_neurons(measuring, Site("neurons", 0), gone[1:], gone={Site("neurons", 0): gone[:1]})
+    expected = lost.drops[0, place].sum() / lost.counts[place].sum()
+    assert noun.table("steps").columns["lost"][1] == pytest.approx(expected, abs=1e-6)
+    both = by_greedy_ablation(planted.model(), text, concept="upos=DET,VERB", sites="neurons.0", within=5, count=2)
+    assert both.classes == ("DET", "VERB")
+    assert both.top(1, "VERB") == [planted.names()["VERB"]]
+    assert both.top(1, "DET") == [planted.names()["DET"]]
+    assert set(both.top(2)) == {planted.names()["DET"], planted.names()["VERB"]}
+
+
 def test_bad_input_is_one_sentence(tagger):
     site = Site("neurons", 0)
     with pytest.raises(SiteError, match="replaced by 'noise'"):

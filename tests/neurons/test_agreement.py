@@ -6,19 +6,20 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, t
 from sklearn.ensemble import RandomForestClassifier
 
 from pellucid import neurons
 from pellucid.neurons.judging.agreement import expected_jaccard, jaccard
+from pellucid.neurons.judging.redrawn import deviations, quantile_of
 from pellucid.neurons.ranking import Ranking, overall_table
-from pellucid.results import Provenance, ResultError
+from pellucid.results import Provenance, ResultError, Table
 from tests.neurons import planted
 
 NAMES = (*(f"resid.0:{unit}" for unit in range(4)), *(f"neurons.0:{unit}" for unit in range(8)))
 
 
-def ranking(values, *, low=None, high=None, names=NAMES, method="by hand", null=None) -> Ranking:
+def ranking(values, *, low=None, high=None, names=NAMES, method="by hand", random=None) -> Ranking:
     """A ranking of two classes, or of as many as there are rows; overall is the sum of sizes."""
     values = np.atleast_2d(np.asarray(values, dtype=float))
     classes = tuple(f"c{place}" for place in range(len(values)))
@@ -26,9 +27,11 @@ def ranking(values, *, low=None, high=None, names=NAMES, method="by hand", null=
     score = np.abs(values).sum(0)
     ends = {} if low is None else {"low": score - 0.1, "high": score + 0.1}
     return Ranking(
-        {"class": classes, "neuron": tuple(names)}, values, np.zeros_like(values) if null is None else null, low, high,
+        {"class": classes, "neuron": tuple(names)}, values, np.zeros_like(values), low, high,
         unit, Provenance("neurons.ranking", {"method": method, "concept": "x"}, ({"name": "m", "fingerprint": "f"},)),
-        {"overall": overall_table(names, score, null=np.zeros(len(names)), **ends)},
+        {"overall": overall_table(names, score, null=np.zeros(len(names)), **ends),
+         **({} if random is None else {"random model": Table({"class": classes, "neuron": tuple(names)},
+                                                             {"value": np.atleast_2d(random)})})},
     )  # fmt: skip
 
 
@@ -41,6 +44,37 @@ def test_agreement_is_jaccard_of_the_first():
     places = found.table("neurons").columns
     assert places["one"][[11, 0]].tolist() == [1, 12]
     assert jaccard(["a", "b"], ["b", "c"]) == pytest.approx(1 / 3)
+    assert found.low is None
+
+
+def test_the_interval_of_an_agreement_is_that_of_scores_drawn_again():
+    values = np.arange(12.0)
+    sure, unsure = (ranking(values, low=values[None] - reach, high=values[None] + reach) for reach in (1e-9, 30))
+    tight, wide = (neurons.agreement({"a": each, "b": each}, k=3, cls="c0") for each in (sure, unsure))
+    assert tight.low[0, 1] == tight.high[0, 1] == 1.0
+    assert wide.low[0, 1] <= expected_jaccard(12, 3) < wide.values[0, 1] == wide.high[0, 1] == 1.0
+    assert wide.resampled.startswith("scores drawn within their bounds over 10 document groups")
+    vote = neurons.vote({"a": unsure, "b": unsure}, cls="c0")
+    assert (vote.high - vote.low)[0].min() > 0.2
+    still = neurons.vote({"a": sure, "b": sure}, cls="c0")
+    assert np.abs(still.high - still.low).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("told", "freedom"),
+    [("10 document groups (jackknife, 95%)", 9), ("3 of 10 sentence groups, each left out in turn", 2),
+     ("7 document groups, fewer than 10 (jackknife, 95%)", 6)],
+)  # fmt: skip
+def test_half_an_interval_is_a_quantile_of_t(told, freedom):
+    assert quantile_of(told) == pytest.approx(t.ppf(0.975, freedom), abs=1e-6)
+
+
+def test_deviations_are_those_that_the_interval_was_made_of():
+    values = np.arange(12.0)
+    reach = t.ppf(0.975, 9) * 0.5
+    found = ranking(values, low=values[None] - reach, high=values[None] + reach)
+    assert deviations(found, "c0") == pytest.approx(0.5)
+    assert deviations(ranking(values), "c0") is None
 
 
 def test_expected_jaccard_is_the_mean_over_all_pairs_of_sets():
@@ -61,6 +95,33 @@ def test_a_vote_is_bordas_count_with_shared_places():
     assert found.order() == list(names)
     assert found.method == "vote"
     assert "vote" in found.title
+
+
+def test_every_class_has_a_vote_of_its_own():
+    names = ("n:0", "n:1", "n:2")
+    one = ranking([[3.0, 2.0, 1.0], [0.0, 1.0, 5.0], [9.0, 0.0, 1.0]], names=names)
+    forest = ranking([[1.0, -7.0, 3.0]] * 3, names=names, method="forest")
+    found = neurons.vote({"one": one, "forest": forest})
+    assert np.abs(found.values[0]) == pytest.approx([1, 0.5, 0]), "the forest has no order of a class"
+    assert np.abs(found.values[1]) == pytest.approx([0, 0.5, 1])
+    # overall sums 12, 3, 7 have the places 1, 3, 2, and the forest's 3, 1, 2
+    assert found.overall.columns["score"] == pytest.approx([0.5, 0.5, 0.5])
+
+
+def test_a_method_that_tells_all_classes_at_once_has_no_order_of_one():
+    values = np.tile(np.arange(12.0), (3, 1))
+    for method in ("forest", "gaussian"):
+        found = ranking(values, method=method)
+        assert found.classes_apart == ()
+        assert found.top(1) == [NAMES[11]]
+        with pytest.raises(ResultError, match=f"'{method}' tells all 3 classes apart at once, so 'c1' has no order"):
+            found.top(1, "c1")
+        with pytest.raises(ResultError, match="one size for all classes"):
+            neurons.polysemy(ranking(values[:2], method=method), 2)
+        assert ranking(values[:2], method=method).top(1, "c1") == [NAMES[11]], "of two, one class is the other's rest"
+        with pytest.raises(ResultError, match="same sizes"):
+            neurons.expert_share({"m": found})
+    assert ranking(values).classes_apart == ("c0", "c1", "c2")
 
 
 def test_rankings_of_other_neurons_cannot_be_compared():
@@ -144,16 +205,49 @@ def test_polysemous_neurons_serve_several_classes():
 
 
 def test_experts_are_counted_model_by_model():
-    one = ranking([np.r_[0.95, -0.92, np.full(10, 0.5)]], null=np.full((1, 12), 0.3))
-    other = ranking([np.full(12, 0.91)], null=np.full((1, 12), 0.3))
+    values = np.r_[0.95, -0.92, np.full(10, 0.5)]
+    one = ranking([values], low=values[None] - 0.03, high=values[None] + 0.03, random=np.r_[-0.93, np.full(11, 0.2)])
+    values = np.full(12, 0.91)
+    other = ranking([values], low=values[None] - 0.03, high=values[None] + 0.03, random=np.full(12, 0.2))
     found = neurons.expert_share({"small": one, "large": other}, bar=0.9)
     assert found.values == pytest.approx(np.array([[2 / 12], [1.0]]))
-    assert (found.null == 0).all()
+    assert found.null == pytest.approx(np.array([[1 / 12], [0.0]])), "the share in the random model"
+    assert found.low == pytest.approx(np.array([[1 / 12], [0.0]])), "0.92 and 0.91 fall below the bar"
+    assert found.high == pytest.approx(np.array([[2 / 12], [1.0]]))
+    assert found.resampled.startswith("all scores at the ends of their bounds over 10 document groups")
+    assert neurons.expert_share({"small": ranking(values)}).null is None
     assert len(found.provenance.models) == 2
     axes = {"class": ("z",), "neuron": NAMES}
     stranger = Ranking(axes, one.values, None, None, None, "no interval: by hand", one.provenance, one.tables)
     with pytest.raises(ResultError, match="no class in common"):
         neurons.expert_share({"small": one, "large": stranger})
+
+
+def test_documents_are_drawn_again_from_one_sweep():
+    import pellucid as pl
+
+    text, collectors = (
+        planted.corpus(),
+        [pl.ClassMoments("neurons.0", label="upos", covariance="diagonal", groups=True)],
+    )
+    found = pl.sweep(planted.model(), text, collectors, progress=False)
+    made = neurons.resampled_stability(found, concept="upos", method="selectivity", counts=(5, 14, 64), draws=6)
+    assert made.values[2] == 1.0
+    assert made.values[1] > made.null[1] + 0.3, "planted neurons come first whichever documents are drawn"
+    assert made.low is not None
+    assert "6 rankings, each of 10 document groups drawn with replacement" in made.resampled
+    again = neurons.resampled_stability(found, concept="upos", method="selectivity", counts=(5, 14, 64), draws=6)
+    assert np.array_equal(made.values, again.values)
+    for method in ("iou", "precision"):
+        other = neurons.resampled_stability(planted.model(), text.take(100), concept="upos=NOUN", sites="neurons.0",
+                                            method=method, counts=(1, 10), draws=4)  # fmt: skip
+        assert other.values[0] == 1.0
+        assert other.provenance.arguments["method"] == method
+    whole = pl.ClassMoments("neurons.0", label="upos", covariance="diagonal")
+    with pytest.raises(ResultError, match="groups=True"):
+        neurons.resampled_stability(pl.sweep(planted.model(), text.take(30), [whole], progress=False), concept="upos")
+    with pytest.raises(ResultError, match="'forest' is not made of sums"):
+        neurons.resampled_stability(found, concept="upos", method="forest")
 
 
 def test_a_forest_is_scikit_learns_and_finds_the_planted_neuron():
@@ -168,6 +262,8 @@ def test_a_forest_is_scikit_learns_and_finds_the_planted_neuron():
     accuracy = found.table("accuracy").columns
     assert (accuracy["forest"] > accuracy["majority"]).all()
     assert (accuracy["shuffled labels"] < accuracy["forest"]).all()
+    assert accuracy["selectivity"] == pytest.approx(accuracy["forest"] - accuracy["control task"])
+    assert len(set(accuracy["control task"])) == 2, "each forest has labels of its own"
     assert found.overall.columns["score"].sum() == pytest.approx(1)
     assert found.overall.columns["null"].max() < found.overall.columns["score"].max()
     with pytest.raises(ResultError, match="trees=0"):
@@ -192,7 +288,7 @@ def test_the_gini_order_of_a_separable_case():
     fold = np.where(np.arange(400) < 300, np.arange(400) % 10, -1)
     found = Found()
     found.rows = ArrayRows(rows)
-    found.data = type("Data", (), {"goals": goals})()
+    found.data = type("Data", (), {"goals": goals, "types": np.arange(400)})()
     found.split = Split(fold < 0, fold, np.where(fold < 0, 0, -1))
     real, shuffled, accuracy = _grown(found, 0, 50, 10_000, 0)
     assert np.argsort(-real)[:2].tolist() == np.argsort(-model.feature_importances_)[:2].tolist() == [2, 4]
@@ -201,3 +297,5 @@ def test_the_gini_order_of_a_separable_case():
     assert real == pytest.approx(again.feature_importances_)
     assert shuffled.max() < 0.4
     assert accuracy[0] == 1.0
+    assert accuracy[3] < 0.7, "labels of words that were never seen cannot be learned"
+    assert accuracy[4] == accuracy[0] - accuracy[3]

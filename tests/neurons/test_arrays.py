@@ -6,11 +6,15 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.metrics import average_precision_score
 
 from pellucid.errors import PellucidError
 from pellucid.neurons import array_store, gaussian, iou, neurox_store, probeless, rank
-from pellucid.neurons.neurox import trained
+from pellucid.neurons.concepts import Concept
+from pellucid.neurons.neurox import mass_steps, trained
+from pellucid.neurons.probing.material import Reading, material
+from pellucid.neurons.probing.rows import ArrayRows
 from tests.neurons import planted
 
 ROWS, WIDTH = 600, 12
@@ -35,14 +39,50 @@ def test_every_ranking_takes_arrays_and_changes_nothing():
     assert np.array_equal(rows, before)
     for name, ranking in made.items():
         assert ranking.neurons[:7] == (*(f"resid.0:{unit}" for unit in range(6)), "resid.1:0")
-        assert ranking.top(1, "b")[0] in ("resid.0:3", "resid.1:1"), name
-        assert set(ranking.top(2, "b")) == {"resid.0:3", "resid.1:1"} or name == "gaussian", name
+        cls = "b" if ranking.classes_apart else None
+        assert ranking.top(1, cls)[0] in ("resid.0:3", "resid.1:1"), name
+        assert set(ranking.top(2, cls)) == {"resid.0:3", "resid.1:1"} or name == "gaussian", name
         at = ranking.place("class", "b")
         assert ranking.values[at, 3] > 0 > ranking.values[at, 7] or name == "gaussian"
         assert ranking.low is not None or name == "gaussian"
     means = [rows[np.array(labels) == name].mean(0) for name in "abc"]
     overall = abs(means[0] - means[1]) + abs(means[0] - means[2]) + abs(means[1] - means[2])
     assert made["probeless"].overall.columns["score"] == pytest.approx(overall, rel=1e-5)
+
+
+def test_tensors_and_lists_are_rows_too():
+    import torch
+
+    rows, labels, _ = drawn()
+    expected = rank(rows, labels)["probeless"].values
+    codes = np.searchsorted(["a", "b", "c"], labels)
+    for given, tags in ((torch.from_numpy(rows).requires_grad_(), labels), (rows.tolist(), labels),
+                        (torch.from_numpy(rows), torch.from_numpy(codes))):  # fmt: skip
+        assert rank(given, tags)["probeless"].values == pytest.approx(expected, rel=1e-5)
+    assert rank(torch.from_numpy(rows).bfloat16(), labels)["probeless"].values == pytest.approx(expected, abs=0.05)
+
+
+def test_a_label_that_is_nan_is_no_label():
+    rows, labels, _ = drawn()
+    told = [float("nan") if place % 3 == 0 else label for place, label in enumerate(labels)]
+    none = [None if place % 3 == 0 else label for place, label in enumerate(labels)]
+    one, other = (rank(rows, each)["probeless"] for each in (told, none))
+    assert one.classes == other.classes == ("a", "b", "c")
+    assert np.array_equal(one.values, other.values)
+
+
+def test_fewer_examples_than_classes():
+    """Three words of four labels' worth: streamed rankings score what there is, learned ones say that there is too
+    little."""
+    rows = np.random.default_rng(0).normal(size=(3, 5))
+    for method in ("probeless", "iou", "precision", "selectivity"):
+        made = rank(rows, ["a", "b", "c"], methods=method)[method]
+        assert made.values.shape == (3, 5)
+        assert np.isfinite(made.values).all()
+        assert np.isfinite(made.null).all()
+    for method in ("probe-l2", "gaussian", "forest"):
+        with pytest.raises(PellucidError, match="with at least 20 words"):
+            rank(rows, ["a", "b", "c"], methods=method)
 
 
 def test_rows_without_sentences_have_no_interval():
@@ -64,9 +104,54 @@ def test_the_preset_is_that_librarys_arithmetic():
     assert made["iou"].values[at] == pytest.approx(np.array(expected), abs=1e-9)
     assert made["iou"].order("b")[0] == "resid.0:3"
     assert made["iou"].order("b").index("resid.0:7") > 5, "a neuron that is low for the class comes late there"
+    means = [rows[np.array(labels) == name].mean(0) for name in "abc"]
+    pairs = abs(means[0] - means[1]) + abs(means[0] - means[2]) + abs(means[1] - means[2])
+    assert made["probeless"].overall.columns["score"] == pytest.approx(pairs, rel=1e-5)
     assert made["probe-elastic"].provenance.arguments["preset"] == "neurox"
-    assert made["gaussian"].top(1) in (["resid.0:3"], ["resid.0:7"])
+    steps = mass_steps(made["probe-elastic"].values)
+    assert made["probe-elastic"].overall.columns["score"] == pytest.approx(1 - steps / 101)
     assert made["gaussian"].provenance.arguments["preset"] == "neurox"
+
+
+def test_the_presets_gaussian_chooses_by_information_about_all_words_to_learn_from():
+    """The same choice by SciPy's densities, with every candidate fitted anew, on words that were fitted on."""
+    rows, labels, sentences = drawn()
+    store = array_store(rows, labels, sentences=sentences)
+    found = gaussian(store, concept="label", count=3, by="information", preset="neurox")
+    learned = material(store, Concept.parse("label"), Reading(), controlled=False).split.training
+    assert found.provenance.arguments["held"] == learned.sum()
+    kept, codes = (
+        rows[learned].astype(np.float32).astype(float),
+        np.searchsorted(["a", "b", "c"], np.array(labels)[learned]),
+    )
+    picks: list[int] = []
+    for _ in range(3):
+        tried = {}
+        for unit in set(range(WIDTH)) - set(picks):
+            logs = []
+            for code in range(3):
+                own = kept[codes == code]
+                scatter = (own - own.mean(0)).T @ (own - own.mean(0))
+                spread = (np.diag(np.diag(scatter) / len(own)) + scatter) / (len(own) + 2 * (WIDTH + 2))
+                chosen = [*picks, unit]
+                law = multivariate_normal(own.mean(0)[chosen], spread[np.ix_(chosen, chosen)])
+                logs.append(law.logpdf(kept[:, chosen]) + np.log(len(own) / len(kept)))
+            right = np.array(logs)[codes, np.arange(len(codes))] - np.logaddexp.reduce(logs, axis=0)
+            tried[unit] = right.mean()
+        picks.append(max(tried, key=tried.get))
+    assert found.picks == [f"resid.0:{unit}" for unit in picks]
+
+
+def test_the_presets_order_takes_every_class_up_to_the_same_share_of_its_weights():
+    """By hand: sums are 10 and 100, so neurons that come after 5 and 3, 8 and 6 … tenths enter at these per cents."""
+    weights = np.array([[5.0, -3.0, 2.0, 0.0, 0.0], [0.0, 0.0, -20.0, 80.0, 0.0]])
+    # class 1: neuron 0 at once, neuron 1 after 50%, neuron 2 after 80%; class 2: neuron 3 at once, neuron 2 after 80%
+    assert mass_steps(weights).tolist() == [0, 51, 81, 0, 101]
+    assert mass_steps(np.array([[1.0, 2.0, 3.0]])).tolist() == [84, 51, 0]  # after 5/6, 1/2, 0 of the weight
+    big_first = np.array([[0.0, 10.0, 9.9], [1.0, 0.0, 0.0]])
+    assert np.argsort(mass_steps(big_first), kind="stable").tolist() == [0, 1, 2], (
+        "and not by Σ|w|, which is 1, 10, 9.9"
+    )
 
 
 def test_the_presets_probe_moves_from_its_random_start_as_the_labels_say():
@@ -74,9 +159,10 @@ def test_the_presets_probe_moves_from_its_random_start_as_the_labels_say():
     import torch
 
     rows, labels, _ = drawn()
-    goals = torch.from_numpy(np.searchsorted(["a", "b", "c"], labels))
-    weights = trained(torch.from_numpy(rows).float(), goals, 3, seed=0)
-    assert np.array_equal(weights, trained(torch.from_numpy(rows).float(), goals, 3, seed=0))
+    goals = np.searchsorted(["a", "b", "c"], labels)
+    given, every = ArrayRows(rows), np.ones(ROWS, dtype=bool)
+    weights = trained(given, goals, every, 3, seed=0)
+    assert np.array_equal(weights, trained(given, goals, every, 3, seed=0))
     torch.manual_seed(0)
     moved = weights - torch.nn.Linear(WIDTH, 3).weight.detach().double().numpy()
     assert moved[1, 3] > 0 > moved[1, 7]
@@ -123,7 +209,9 @@ def test_neurox_files_are_read_line_by_line(tmp_path):
     [
         (lambda x, y: (x, y[:-1]), "600 rows and 599 labels"),
         (lambda x, y: (x[0], y), "a matrix of numbers"),
-        (lambda x, y: (np.where(x == x[4, 2], np.nan, x), y), "Row 4 has NaN or infinity in column 2"),
+        (lambda x, y: (np.where(x == x[4, 2], np.nan, x), y), "Row 4 has NaN, infinity or a number too large"),
+        (lambda x, y: (np.where(x == x[5, 1], 1e300, x), y), "too large for float32 in column 1"),
+        (lambda x, y: ([[1.0, 2.0], [3.0]], y), "differ in length"),
         (lambda x, y: (x, ["a"] * len(y)), "nothing to tell apart"),
         (lambda x, y: (x, None), "Rows need labels"),
     ],

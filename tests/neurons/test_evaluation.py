@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from pellucid import neurons
 from pellucid.collect.build import build_store
 from pellucid.heads import measured
 from pellucid.model import Edit, Model
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.judging.evaluation import _sets, numbers
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import Provenance, ResultError
@@ -71,6 +73,10 @@ def test_a_probe_loses_its_accuracy_without_the_first_neurons(both, ranking):
     assert top[0] < whole - 0.2
     assert bottom[0] > whole - 0.05
     assert random[0] > top[0]
+    sure, control, selectivity = found.table("controls").columns["value"]
+    assert selectivity == pytest.approx(top - control)
+    assert sure[0] == found.table("whole").columns["value"][1]
+    assert found.table("whole").columns["value"][3] > 0.2
     kept = neurons.ablated_in_probe(both, ranking, concept="upos", counts=(14, 64), epochs=30, keep=True)
     assert kept.values[0, 0] > kept.values[1, 0] + 0.3
     assert kept.values[0, 0] > kept.values[2, 0] + 0.2
@@ -78,7 +84,7 @@ def test_a_probe_loses_its_accuracy_without_the_first_neurons(both, ranking):
 
 
 def test_probes_trained_anew_need_only_the_planted_neurons(both, ranking):
-    found = neurons.trained_anew(both, ranking, concept="upos", counts=(2, 14, 128), epochs=30, draws=2)
+    found = neurons.trained_anew(both, ranking, concept="upos", counts=(2, 14, 128), epochs=15, draws=1)
     whole = found.table("whole").columns["value"][0]
     top, bottom, random = found.values
     assert top[1] > whole - 0.03
@@ -86,12 +92,95 @@ def test_probes_trained_anew_need_only_the_planted_neurons(both, ranking):
     assert top[1] > random[1] + 0.1
     assert random[1] > bottom[1] - 0.2
     assert top[2] == pytest.approx(bottom[2], abs=1e-6)
+    controls = found.table("controls")
+    assert controls.axes["measure"] == ("majority", "control task", "selectivity")
+    sure, control, selectivity = controls.columns["value"]
+    assert len(set(sure.round(9))) == 1
+    assert selectivity == pytest.approx(top - control)
+    assert selectivity[1] > 0.3, "words' own tags are told, and random labels of words are not"
+    assert (controls.columns["low"] <= controls.columns["value"]).all()
+    assert found.table("whole").columns["value"][1:] == pytest.approx([sure[0], control[2], selectivity[2]])
+
+
+def test_the_smallest_set_is_found_between_the_numbers_given(both, ranking):
+    found = neurons.trained_anew(both, ranking, concept="upos", counts=(2, 128), epochs=15, draws=1)
     smallest = found.table("smallest")
     assert smallest.axes["within"] == pytest.approx((0.01, 0.02, 0.05))
-    for share, count in zip(smallest.axes["within"], smallest.columns["neurons"], strict=True):
-        enough = [size for size, one in zip((2, 14, 128), top, strict=True) if one >= (1 - share) * whole]
-        assert count == min(enough, default=0)
-    assert smallest.columns["neurons"][2] == 14
+    sizes, columns = smallest.columns["neurons"], smallest.columns
+    assert (np.diff(sizes) <= 0).all()
+    assert 8 <= sizes[2] <= 16, "14 neurons were planted, one for each tag; the rarest tags hardly count"
+    assert (columns["low"] <= columns["accuracy"]).all()
+    assert (columns["accuracy"] >= (1 - np.array(smallest.axes["within"]) - 0.02) * columns["all neurons"]).all()
+
+
+def test_the_smallest_set_is_chosen_on_documents_to_learn_from(both, ranking):
+    """Spoiling the classes of the documents for testing changes accuracies there, and not the number."""
+    from pellucid.neurons.concepts import Concept
+    from pellucid.neurons.judging import smallest
+    from pellucid.neurons.probing.material import Reading, material
+    from pellucid.neurons.probing.training import Settings
+
+    found = material(both, Concept.parse("upos"), Reading(), controlled=False)
+    spoilt = found.data.goals.copy()
+    spoilt[found.split.test] = np.random.default_rng(0).permutation(spoilt[found.split.test])
+    other = replace(found, data=replace(found.data, goals=spoilt))
+    order, settings = ranking.order(), Settings(0.0, 1e-3, epochs=10)
+    one, two = (smallest.smallest_sets(each, order, (4, 32), (0.02,), settings) for each in (found, other))
+    assert one.columns["neurons"].tolist() == two.columns["neurons"].tolist()
+    assert one.columns["accuracy"][0] > two.columns["accuracy"][0] + 0.3
+
+
+def test_seeds_are_means_over_folds(both, ranking):
+    one, three = (neurons.trained_anew(both, ranking, concept="upos=NOUN", counts=(2,), epochs=5, draws=1, seeds=seeds)
+                  for seeds in (1, 3))  # fmt: skip
+    assert three.provenance.arguments["seeds"] == 3
+    assert three.values[0] == pytest.approx(one.values[0], abs=0.1)
+    assert not np.array_equal(one.values, three.values)
+
+
+def test_a_ranking_of_the_same_documents_is_warned_of(both, ranking):
+    settings = {"concept": "upos=NOUN", "counts": (2,), "epochs": 2, "draws": 1}
+    seen = neurons.probeless(both, concept="upos=NOUN", sites="0:neurons.*")
+    for judge in (neurons.trained_anew, neurons.ablated_in_probe):
+        with pytest.warns(NeuronWarning, match="made of the documents that it is tested on"):
+            judge(both, seen, **settings)
+    streamed = neurons.probeless(planted.model(), planted.corpus(), concept="upos=NOUN", sites="neurons.*")
+    with pytest.warns(NeuronWarning, match="training_part"):
+        neurons.trained_anew(both, streamed, **settings)
+    part = neurons.training_part(both, concept="upos=NOUN")
+    apart = [
+        neurons.probeless(part, concept="upos=NOUN", sites="0:neurons.*"),
+        neurons.iou(part, concept="upos=NOUN", sites="0:neurons.*"),
+        neurons.iou(part, concept="upos=NOUN", exact=True),
+        neurons.forest(both, concept="upos=NOUN", trees=3, seeds=1),
+        ranking,
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        for each in apart:
+            neurons.trained_anew(both, each, **settings)
+    with pytest.warns(NeuronWarning, match="tested on"):
+        neurons.trained_anew(both, apart[0], **settings, seed=1)  # other documents are for testing with another seed
+
+
+def test_the_training_part_is_the_store_without_the_documents_for_testing(both):
+    from pellucid.neurons.concepts import Concept
+    from pellucid.neurons.probing.material import Reading, material
+
+    found = material(both, Concept.parse("upos"), Reading(), controlled=False)
+    part = neurons.training_part(both, concept="upos")
+    kept = ~np.isin(found.data.units, found.data.units[found.split.test])
+    assert part.rows == kept.sum() < both.rows
+    assert np.array_equal(part.layer("0:neurons.0").numpy(), both.layer("0:neurons.0").numpy()[kept])
+    words = part.words(["word", "upos"])
+    assert words["word"].tolist() == both.words(["word"])["word"][kept].tolist()
+    tags, rows = words["upos"].to_numpy(), part.layer("0:neurons.1").double().numpy()
+    nouns = tags == "NOUN"
+    ranked = neurons.probeless(part, concept="upos=NOUN", sites="0:neurons.1")
+    others = np.array([tag is not None for tag in tags]) & ~nouns
+    assert ranked.values[0] == pytest.approx(rows[nouns].mean(0) - rows[others].mean(0), abs=1e-5)
+    assert part.unit("0:neurons.1", 5).tolist() == part.layer("0:neurons.1")[:, 5].tolist()
+    assert np.array_equal(part.slice("0:neurons.1", 3, 9).numpy(), part.layer("0:neurons.1")[3:9].numpy())
 
 
 def test_only_the_layer_with_planted_neurons_tells_the_concept(both):

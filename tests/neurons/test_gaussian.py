@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.stats import multivariate_normal
+from scipy.stats import entropy, multivariate_normal
 
+import pellucid as pl
 from pellucid import neurons
-from pellucid.neurons.probing.gaussian import class_gaussians
-from pellucid.neurons.probing.gaussian_selection import CRITERIA, prefixes, select
+from pellucid.neurons.caution import NeuronWarning
+from pellucid.neurons.concepts import Concept
+from pellucid.neurons.probing import class_gaussians as fitting
+from pellucid.neurons.probing.class_gaussians import class_gaussians, class_variances
+from pellucid.neurons.probing.gaussian_selection import CRITERIA, alone, prefixes, select
+from pellucid.neurons.probing.material import Reading, material
 from pellucid.neurons.probing.rows import ArrayRows
 from pellucid.results import ResultError
 from tests.neurons import planted
@@ -73,9 +78,8 @@ def refitted(made, rows, goals, count, by):
                 tried[unit] = logs[goals, np.arange(len(goals))].mean()
             elif by == "accuracy":
                 tried[unit] = (logs.argmax(0) == goals).mean()
-            else:
-                prior = np.exp(made.prior)
-                tried[unit] = -(prior * made.prior).sum() + (np.exp(logs) * logs).sum(0).mean()
+            else:  # mutual information: the entropy of classes less the cross-entropy of the right ones
+                tried[unit] = np.mean([logs[goal, row] for row, goal in enumerate(goals)]) + entropy(np.exp(made.prior))
         picks.append(max(tried, key=tried.get))
         scores.append(tried[picks[-1]])
     return picks, scores
@@ -140,3 +144,136 @@ def test_planted_neurons_are_chosen_and_beat_random_ones(tag):
     assert ranking.classes == (tag,)
     assert (ranking.values[0, ranking.place("neuron", name)] < 0) == (tag == planted.FLIPPED)
     assert ranking.null.sum() == pytest.approx(ranking.overall.columns["score"].sum())
+
+
+def arrays(words: int = 600, width: int = 12, classes: str = "ab"):
+    """Neuron 3 tells the first class from the others, neuron 7 a little; sentences of five words."""
+    dice = np.random.default_rng(4)
+    tags = dice.choice(list(classes), words)
+    rows = dice.normal(size=(words, width))
+    rows[tags == "a", 3] += 3
+    rows[tags == "a", 7] += 1
+    return rows, tags, (np.arange(words) // 5).tolist()
+
+
+def stored(rows, tags, sentences, **options):
+    return neurons.array_store(rows, tags, sentences=sentences, **options)
+
+
+def test_documents_for_testing_do_not_change_what_is_chosen():
+    rows, tags, sentences = arrays()
+    first = neurons.gaussian(stored(rows, tags, sentences), concept="label", count=4)
+    dealt = material(stored(rows, tags, sentences), Concept.parse("label"), Reading(), controlled=False).split
+    other = rows.copy()
+    other[dealt.test] = np.random.default_rng(1).normal(size=(dealt.test.sum(), 12))[:, ::-1] * 5
+    second = neurons.gaussian(stored(other, tags, sentences), concept="label", count=4)
+    assert first.picks == second.picks
+    assert first.table("picks").columns["criterion"] == pytest.approx(second.table("picks").columns["criterion"])
+    assert second.values[0, 0] < first.values[0, 0] - 0.2
+
+
+def test_controls_stand_beside_the_accuracy():
+    rows, tags, sentences = arrays()
+    words = [f"w{place % 40}" for place in range(600)]
+    found = neurons.gaussian(stored(rows, tags, sentences, words=words), concept="label", count=3)
+    accuracy, _, control, selectivity = found.values
+    assert found.axes["measure"] == ("accuracy", "information", "control task", "selectivity")
+    assert selectivity == pytest.approx(accuracy - control)
+    assert accuracy[0] > 0.85
+    assert (control < 0.7).all(), "activations that know no word types cannot tell their labels"
+    sure = max((tags == name).mean() for name in "ab")
+    assert found.table("majority").columns["value"][0] == pytest.approx(sure, abs=0.06)
+
+
+def test_seeds_leave_out_other_documents_and_give_an_interval():
+    rows, tags, sentences = arrays()
+    one, three = (
+        neurons.gaussian(stored(rows, tags, sentences), concept="label", count=3, seeds=seeds) for seeds in (1, 3)
+    )
+    assert one.picks == three.picks
+    assert one.ranking().low is None
+    ranking, folds = three.ranking(), three.table("folds").columns["neuron"]
+    assert folds.shape == (3, 3)
+    place = ranking.place("neuron", folds[0][1])
+    places = [list(names).index(folds[0][1]) + 1 if folds[0][1] in names else np.inf for names in folds]
+    assert ranking.overall.columns["score"][place] == pytest.approx(np.mean([1 / at for at in places]))
+    assert "3 of 10 document groups" in ranking.resampled
+    assert (ranking.low <= ranking.values).all()
+    with pytest.raises(ResultError, match="seeds=11"):
+        neurons.gaussian(stored(rows, tags, sentences), concept="label", seeds=11)
+
+
+def test_more_neurons_than_fit_are_those_that_tell_most_alone(monkeypatch):
+    rows, tags, sentences = arrays(classes="abc")
+    whole = neurons.gaussian(stored(rows, tags, sentences), concept="label", count=2)
+    monkeypatch.setattr(fitting, "LIMIT", 8 * 3 * 5 * 5)
+    assert fitting.most_neurons(3) == 5
+    few = neurons.gaussian(stored(rows, tags, sentences), concept="label", count=2)
+    assert whole.provenance.arguments["read"] == 12
+    assert few.provenance.arguments["read"] == 5
+    assert few.picks[0] == whole.picks[0] == "resid.0:3"
+    assert few.table("means").axes["neuron"] == whole.table("means").axes["neuron"]
+    assert few.table("means").columns["away"] == pytest.approx(whole.table("means").columns["away"], abs=1e-6)
+    with pytest.raises(ResultError, match="fit in memory with 5 neurons, and 6 are to be chosen"):
+        neurons.gaussian(stored(rows, tags, sentences), concept="label", count=6)
+
+
+def test_what_each_neuron_tells_alone_is_the_first_step_of_a_selection(data, made):
+    rows, goals = data[0][250:], data[1][250:]
+    found = alone(made, torch.from_numpy(rows), goals)
+    for unit in range(D):
+        assert found[unit] == pytest.approx(
+            posterior(made, [unit], rows)[goals, np.arange(len(goals))].mean(), abs=1e-5
+        )
+    spread = class_variances(ArrayRows(data[0]), data[1], np.arange(N) < 250, CLASSES)
+    assert spread.means == pytest.approx(made.means)
+    mine = data[0][:250][data[1][:250] == 1]
+    assert spread.covariances[1] == pytest.approx(mine.var(0), rel=1e-4)
+
+
+def test_few_words_are_warned_of_with_both_numbers():
+    rows, tags, sentences = arrays(words=200, width=150)
+    with pytest.warns(
+        NeuronWarning, match=r"2 of 2 classes have fewer words .* than the 150 neurons .* has \d+\)"
+    ) as told:
+        neurons.gaussian(stored(rows, tags, sentences), concept="label", count=2)
+    assert len(told) == 1
+
+
+def test_a_sweep_of_class_covariances_gives_the_order():
+    text, site = planted.corpus(), "neurons.0"
+    full = pl.ClassMoments(site, label="upos", covariance="full")
+    found = pl.sweep(planted.model(), text, [full, pl.ClassMoments("neurons.*", label="upos")], progress=False)
+    ranking = neurons.rank(found, concept="upos=NOUN", methods="gaussian")["gaussian"]
+    assert ranking.top(1) == [planted.names()["NOUN"]]
+    assert ranking.values[0, ranking.place("neuron", planted.names()["NOUN"])] > 0
+    assert ranking.provenance.arguments["selected on"] == "words drawn from the Gaussians"
+    flipped = neurons.rank(found, concept=f"upos={planted.FLIPPED}", methods="gaussian")["gaussian"]
+    assert flipped.values[0, flipped.place("neuron", planted.names()[planted.FLIPPED])] < 0
+    with pytest.raises(ResultError, match="for accuracies give a store"):
+        neurons.gaussian(found, concept="upos=NOUN")
+    both = pl.sweep(
+        planted.model(), text.take(40), [pl.ClassMoments("neurons.*", label="upos", covariance="full")], progress=False
+    )
+    with pytest.raises(ResultError, match=r"not between neurons\.0 and neurons\.1"):
+        neurons.rank(both, concept="upos=NOUN", methods="gaussian")
+    lone = pl.sweep(planted.model(), text.take(40), [pl.ClassMoments(site, label="upos")], progress=False)
+    with pytest.raises(ResultError, match="covariance='full'"):
+        neurons.rank(lone, concept="upos=NOUN", methods="gaussian")
+
+
+def test_gaussians_of_a_sweep_are_those_of_its_rows(tmp_path):
+    """`upos=NOUN` puts several tags together: their covariance is that of all their words."""
+    store = pl.build_store(planted.model(), planted.corpus().take(60), tmp_path / "s", "neurons.0", dtype="float32",
+                           progress=False)  # fmt: skip
+    found = pl.replay(store, [pl.ClassMoments("neurons.0", label="upos", covariance="full")], progress=False)
+    made = fitting.gaussians_of_sweep(found, Concept.parse("upos=NOUN"), None, fewest=20)
+    goals = (store.words(["upos"])["upos"] != "NOUN").to_numpy().astype(int)
+    own = class_gaussians(ArrayRows(store.layer("neurons.0")), goals, np.ones(len(goals), bool), 2)
+    assert made.classes == ("NOUN", "other")
+    assert made.gaussians.means == pytest.approx(own.means, abs=1e-6)
+    assert made.gaussians.covariances == pytest.approx(own.covariances, abs=1e-6)
+    assert made.gaussians.prior == pytest.approx(own.prior)
+    rows, drawn = fitting.drawn(own, 20_000, np.random.default_rng(0))
+    for code in (0, 1):
+        assert np.cov(rows[drawn == code].numpy().T) == pytest.approx(own.covariances[code], abs=0.15)

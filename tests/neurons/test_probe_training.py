@@ -156,8 +156,8 @@ def test_neurons_that_are_left_out_stand_at_their_mean(data):
     at_mean = rows.copy()
     at_mean[:, without] = rows.mean(0)[without]
     given = torch.from_numpy(rows).float()
-    assert (found.guesses(given, without=without) == found.guesses(torch.from_numpy(at_mean).float())).mean() > 0.99
-    assert (found.guesses(given, without=~np.zeros(D, bool))[0] == found.biases[0].argmax()).all()
+    assert (found.without(without).guesses(given) == found.guesses(torch.from_numpy(at_mean).float())).mean() > 0.99
+    assert (found.without(~np.zeros(D, bool)).guesses(given)[0] == found.biases[0].argmax()).all()
 
 
 @pytest.fixture(scope="module")

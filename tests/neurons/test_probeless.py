@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 import pellucid as pl
 from pellucid.errors import PellucidError
-from pellucid.neurons import Concept, Ranking, probeless
+from pellucid.neurons import Concept, Ranking, array_store, iou, precision, probeless, selectivity
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.class_sums import ClassSums
 from pellucid.neurons.probeless import mean_distances
 from pellucid.neurons.ranking import by_site, overall_table, split_name
@@ -137,6 +139,16 @@ def test_a_store_gives_the_same_and_learns_new_concepts(tmp_path, ranked):
     nouns = probeless(store, concept="upos=NOUN", sites="neurons.0")
     assert nouns.low[0] == pytest.approx(by_hand.low, rel=1e-3, abs=1e-4)
     assert nouns.high[0] == pytest.approx(by_hand.high, rel=1e-3, abs=1e-4)
+
+
+def test_a_class_of_few_words_is_warned_of_with_both_numbers():
+    rows, tags = np.random.default_rng(0).normal(size=(60, 7)), ["a"] * 40 + ["b"] * 16 + ["c"] * 4
+    for way in (probeless, selectivity, iou, precision):
+        with pytest.warns(NeuronWarning, match=r"1 of 3 classes have fewer than 10 words \('c' has 4\), .* 7 neurons"):
+            way(array_store(rows, tags), concept="label")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        probeless(array_store(rows, ["a"] * 44 + ["b"] * 16), concept="label")
 
 
 def test_without_spreads_there_is_no_chance_and_no_standardising():

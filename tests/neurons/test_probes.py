@@ -185,6 +185,21 @@ def test_a_class_of_one_document_and_too_little_text_are_refused():
         split(by_documents(300, np.tile([0, 1], 150), documents), test=1.0)
 
 
+def test_a_class_is_learned_whichever_fold_is_left_out():
+    """A class of three documents is dealt out until two of them stand in different folds, and one is for testing."""
+    documents = np.repeat(np.arange(40), 10)
+    goals = np.tile([0, 1], 200)
+    goals[np.isin(documents, [3, 19, 33])] = 2
+    for seed in range(12):
+        dealt = split(by_documents(400, goals, documents), seed=seed)
+        assert (goals[dealt.test] == 2).any()
+        for fold in range(10):
+            assert set(goals[dealt.without(fold)]) == {0, 1, 2}
+    goals[documents == 33] = 0
+    with pytest.raises(CorpusError, match="'c2' occurs in too few documents"):
+        split(by_documents(400, goals, documents))
+
+
 def test_labels_are_those_of_the_words(both):
     data = labelled(both, Concept.label("upos"), fewest=20)
     table = both.words(["word", "upos"])

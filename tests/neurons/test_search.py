@@ -8,8 +8,6 @@ from sklearn.metrics import average_precision_score
 
 import pellucid as pl
 from pellucid.neurons import precision, search
-from pellucid.neurons.class_sums import ClassSums
-from pellucid.neurons.probeless import mean_distances
 from pellucid.results import ResultError
 from tests.neurons import planted
 
@@ -101,17 +99,6 @@ def test_svcca_of_a_sweep_is_a_ranking(found):
     assert ranked.values.mean() == pytest.approx(mean, abs=1e-6)
     with pytest.raises(ResultError, match="names no neuron"):
         pl.neurons.distribution(ranked, 3)
-
-
-def test_neurox_probeless_is_the_sum_over_pairs():
-    dice = np.random.default_rng(1)
-    rows, tags = dice.normal(size=(120, 6)), dice.choice(["a", "b", "c"], 120)
-    means = [rows[tags == name].mean(0) for name in "abc"]
-    overall = abs(means[0] - means[1]) + abs(means[0] - means[2]) + abs(means[1] - means[2])
-    scores = mean_distances(ClassSums.of_rows(rows, tags.tolist()))
-    assert scores.overall == pytest.approx(overall)
-    with pytest.raises(ResultError, match="119 labels were given"):
-        ClassSums.of_rows(rows, tags.tolist()[:-1])
 
 
 def test_neurox_preset_looks_at_the_upper_end_alone(tmp_path):

@@ -50,14 +50,20 @@ def pruning(counts=(6, 4, 3, 1), *, score="accuracy", chosen=3, stack="", **argu
 
 
 def test_the_page_says_how_few_heads_are_enough(tmp_path):
-    functions = Table.of_rows(
-        {"function": ["positional", "none"], "heads": [2, 4], "left": [2, 1], "by chance": np.array([1.0, 2.0])}
-    )
+    counts = {"function": ["positional", "none"], "heads": [2, 4], "left": [2, 1]}
+    functions = Table.of_rows({**counts, "by chance": np.array([1.0, 2.0]), "low": [0, 1], "high": [2, 3]})
     result = pruning()
     result = replace(result, tables={**result.tables, "functions": functions})
     page = write_pruning(tmp_path / "out", result, title="my model", command="pellucid prune …", notes=["It is small."])
     text = page.read_text(encoding="utf-8")
-    for words in ("With all 6 heads", "With 3 (50%) it has 0.840", "positional", "It is small.", "left by chance"):
+    for words in (
+        "With all 6 heads",
+        "With 3 (50%) it has 0.840",
+        "positional",
+        "It is small.",
+        "left by chance",
+        "1 to 3",
+    ):
         assert words in text, words
     assert (tmp_path / "out" / "tables" / "pruning-survivors.csv").is_file()
     assert (tmp_path / "out" / "tables" / "pruning-functions.csv").is_file()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pellucid.studies.identifiability.tables import Case, Curve
+from pellucid.studies.identifiability.tables import ENDS, Case, Curve
 
 GROUPS = 10
 WIDTH = 32
@@ -39,6 +39,7 @@ def attention(places: Sequence[str], **changes: Sequence[float]) -> Curve:
     rows = {
         "sees": [12.0, 25.0, 50.0, 100.0],
         "free": [0.0, 0.0, 18.0, 68.0],
+        "free_with_sum": [0.0, 0.0, 17.0, 67.0],
         "unique": [1.0, 1.0, 0.0, 0.0],
         "moved": [0.0, 0.0, 0.4, 0.7],
         "shifted": [0.0, 0.0, 0.3, 0.6],
@@ -75,6 +76,19 @@ def mixing(**changes: Sequence[float]) -> Curve:
     return curve({**rows, **changes}, ("0", *LAYERS), chance=chance, random={}, noise=noise)
 
 
+def flow(**changes: Sequence[float]) -> Curve:
+    """Maps of attention over six layers: rollout agrees best."""
+    rows = {
+        "attention": [0.6, 0.5, 0.5, 0.4, 0.3, 0.3],
+        "rollout": [0.6, 0.6, 0.7, 0.7, 0.7, 0.7],
+        "own token": [0.4] * 6,
+        "nearness": [0.5] * 6,
+        "ceiling": [0.9] * 6,
+    }
+    noise = changes.pop("noise", 1e-3)
+    return curve({**rows, **changes}, LAYERS, random={}, noise=noise)
+
+
 def case(name: str = "made-up", **changes: Curve) -> Case:
     """A model on which every claim stands, but for the curves that are changed."""
     facts = {
@@ -95,7 +109,7 @@ def case(name: str = "made-up", **changes: Curve) -> Case:
         "versions": {},
     }
     distances = ("< −2", "−2", "−1", "0", "1", "2", "> 2")
-    by_distance = {str(layer): [0.1, 0.1, 0.2, 0.3, 0.1, 0.1, 0.1] for layer in range(7)}
+    by_distance = {name: [0.1, 0.1, 0.2, 0.3, 0.1, 0.1, 0.1] for name in ENDS}
     trained = {"linear cosine": [0.95, 0.9], "linear l2": [0.9, 0.85], "mlp cosine": [0.9, 0.8], "mlp l2": [0.9, 0.9]}
     curves = {
         "sentences": attention(("0", "1", "2", "3"), unique=[0.1, 0.1, 0.1, 0.1]),
@@ -104,6 +118,7 @@ def case(name: str = "made-up", **changes: Curve) -> Case:
         "tokens": tokens(),
         "perceptrons": curve(trained, ("3", "6"), chance=dict.fromkeys(trained, 0.05)),
         "mixing": mixing(),
-        "offsets": curve(by_distance, distances, chance=dict.fromkeys(by_distance, 0.14), groups=0),
+        "offsets": curve(by_distance, distances, chance=dict.fromkeys(by_distance, 0.14)),
+        "flow": flow(),
     }
     return replace(Case(name, facts, curves), curves={**curves, **changes})

@@ -39,6 +39,11 @@ def anew(first: Sequence[float], random: float = 0.5, reach: float = 0.003) -> G
     return bounded(ENDS, COUNTS, rows, [[random]] * 3, reach)
 
 
+def draws(*accuracies: float) -> Grid:
+    """Accuracies of probes on sets of random neurons."""
+    return Grid(("40",), tuple(range(len(accuracies))), np.array([accuracies], float))
+
+
 def where(shares: Sequence[float]) -> Grid:
     """Where first neurons stand."""
     return Grid(("value",), SITES, np.array([shares], float), np.full((1, len(SITES)), 1 / len(SITES)))
@@ -119,6 +124,7 @@ def case(name: str = "made-up", *, task: str | None = "lm", causal: bool = False
         "anew pos": anew([0.8, 0.899, 0.9, 0.9, 0.9]),
         "anew number": anew([0.8, 0.85, 0.86, 0.87, 0.9]),
         "anew relation": anew([0.4, 0.6, 0.7, 0.8, 0.9]),
+        "draws pos": draws(0.48, 0.5, 0.52),
         "where pos": where([0.6, 0.2, 0.2, 0, 0]),
         "where number": where([0.2] * 5),
         "where relation": where([0, 0, 0.2, 0.2, 0.6]),

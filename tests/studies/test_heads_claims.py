@@ -10,6 +10,7 @@ import pytest
 from pellucid.studies import rules
 from pellucid.studies.heads.claims import claims
 from pellucid.studies.heads.claims_layers import all_links, held_out_head, tag_special
+from pellucid.studies.heads.rows import function_rows
 from pellucid.studies.heads.tables import Drawn, Links
 from pellucid.studies.heads.verdicts import functions_of, lasting, point_at, reading_heads, specialised
 from pellucid.studies.rules import rise
@@ -81,10 +82,14 @@ def test_functions():
 
 def test_what_random_heads_do_too_is_no_function_unless_it_is_done_better():
     """Heads score .95; where a random head has a function with .9, .95 is not ten points better."""
-    near = case(random={"made-up English": Drawn({}, {"positional": 0.9}, 0)})
+    near = case(functions={"made-up English": functions().against({"positional": 0.9})})
     assert {name for name, own in functions_of(near).items() if own} == {"2.3", "3.4", "4.2"}
-    far = case(random={"made-up English": Drawn({}, {"positional": 0.8}, 0)})
+    far = case(functions={"made-up English": functions().against({"positional": 0.8})})
     assert specialised(far).sum() == len(SPECIAL)
+    assert functions().best == {"positional": 0.95, "syntactic": 0.95, "rare words": 0.95}
+    assert functions({}).best == {}
+    held = [row for row in function_rows(near) if row[1] == "positional"]
+    assert held[0][2] == 0, "the table counts by the rule that claims go by"
 
 
 def test_importance_of_specialised_heads():
@@ -117,6 +122,9 @@ def test_removable(kept, reach, wanted):
 def test_which_heads_are_left():
     assert verdict("It matters which", case(curve=curve([1, 1, 0.9, 0.5, 0.2], random=0.95))) is False
     assert verdict("It matters which", case(curve=curve([1, 1, 0.9, 0.5, 0.2], reach=0.1, random=0.95))) is None
+    wide = curve([1, 1, 0.9, 0.5, 0.2], random=0.8)
+    wide.high[2] = 0.92  # beyond the mean of random draws, but not beyond the best of them
+    assert verdict("It matters which", case(curve=wide)) is None
 
 
 def test_nothing_can_be_said_where_gates_closed_too_few_heads_or_the_model_only_guesses():
@@ -248,6 +256,15 @@ def test_distance_and_syntax():
     assert verdict("looks least far", case(profiles=unsure)) is None
     outer = {**case().profiles, "neighbours": profile({"neighbours": [0.4, 0.3, 0.1, 0.1, 0.3, 0.4]})}
     assert verdict("follows dependencies", case(profiles=outer)) is False
+    for row, wanted in (
+        ([0.6, 0.5, 0.4, 0.4, 0.1, 0.1], False),  # above the mean of all others, but not above the first third
+        ([0.5, 0.1, 0.4, 0.4, 0.1, 0.1], None),  # above both, but the first layer has most
+        ([0.1, 0.3, 0.4, 0.4, 0.1, 0.1], True),
+    ):
+        given = {**case().profiles, "neighbours": profile({"neighbours": row})}
+        assert verdict("follows dependencies", case(profiles=given)) is wanted, row
+        turned = {**case().profiles, "distance": profile({"distance": [1 - each for each in row]})}
+        assert verdict("looks least far", case(profiles=turned)) is wanted, row
     unsure = {**case().profiles, "neighbours": profile({"neighbours": [0.2] * 6}, noise=0.1)}
     assert verdict("follows dependencies", case(profiles=unsure)) is None
 

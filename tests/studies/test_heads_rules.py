@@ -108,8 +108,10 @@ def test_the_middle_third():
     assert rules.middle_layers(3).tolist() == [False, True, False]
     assert np.flatnonzero(rules.middle_layers(6)).tolist() == [2, 3]
     assert np.flatnonzero(rules.middle_layers(30)).tolist() == list(range(10, 20))
-    assert rules.middle_less_outer(np.array([1.0, 4.0, 2.0])) == pytest.approx(2.5)
-    assert np.isnan(rules.middle_less_outer(np.array([1.0, 4.0])))
+    assert rules.middle_less(np.array([1.0, 4.0, 2.0]), "first") == pytest.approx(3)
+    assert rules.middle_less(np.array([1.0, 4.0, 2.0]), "last") == pytest.approx(2)
+    assert rules.middle_less(np.array([9.0, 1.0, 4.0, 2.0, 3.0, 5.0]), "first") == pytest.approx(-2)
+    assert np.isnan(rules.middle_less(np.array([1.0, 4.0]), "last"))
 
 
 def test_centre_of_what_is_positive():

@@ -13,7 +13,7 @@ import torch
 from scipy.stats import hypergeom
 
 from pellucid.corpus import Corpus
-from pellucid.heads import alignment, measured, statistics
+from pellucid.heads import alignment, functions, measured, statistics
 from pellucid.studies.claims import StudyError
 from pellucid.studies.heads import figures as heads_figures
 from pellucid.studies.heads import removing as heads_removing
@@ -26,6 +26,7 @@ from pellucid.studies.heads.reading import all_functions, profiles, pronoun_link
 from pellucid.studies.heads.removing import left_at, removing
 from pellucid.studies.heads.tables import CASES, Case, read, read_cases, write
 from pellucid.studies.texts import sampled
+from tests.heads.built_models import grammar_corpus, planted
 from tests.overlaps import faults
 from tests.studies.heads_numbers import NAMES, case, pruning
 
@@ -146,11 +147,13 @@ def test_findings_by_layer_are_means_over_heads():
 
 
 def test_a_network_is_compared_with_two_others(cases):
-    held = opened("lm")
-    twin = all_functions(held.model, [held.model, held.model], {"text": held.reading["generated English"]})
-    own = twin.functions["text"].labels
-    assert sum(twin.random["text"].counts.values()) == sum(map(len, own.values()))
-    assert twin.random["text"].specialised == 0  # nothing is ten points better than itself
+    model, corpus = planted(), grammar_corpus().take(60)
+    twin = all_functions(model, [model, model], {"text": corpus})
+    assert functions(read_text(model, corpus)).labels
+    assert twin.functions["text"].labels == {}  # nothing is ten points better than itself
+    assert twin.random["text"].counts == {}
+    assert twin.random["text"].specialised == 0
+    assert twin.random["text"].best
     for found in cases:
         assert all(not drawn.specialised for drawn in found.random.values())
 
@@ -271,6 +274,30 @@ def test_survivors_beside_a_draw_in_the_table():
     assert rows[3][6].plain == pytest.approx(12 * 11 / 48)
     low, high = hypergeom(48, 11, 12).ppf([0.025, 0.975])
     assert rows[3][7] == f"{low:.0f} to {high:.0f}"
+
+
+def test_survivors_by_each_function():
+    rows = {(row[0], row[1]): row[2:] for row in heads_rows.survivor_function_rows(case())}
+    assert {name for _, name in rows} == {"positional", "syntactic", "rare words", "none"}
+    heads, left, expected, band = rows[12, "positional"]
+    assert (heads, left, expected.plain) == (8, 8, pytest.approx(2.0))
+    low, high = hypergeom(48, 8, 12).ppf([0.025, 0.975])
+    assert band == f"{low:.0f} to {high:.0f}"
+    assert rows[12, "none"][:2] == (37, 1)
+
+
+def test_the_page_in_the_documentation_says_what_its_numbers_say():
+    docs = Path(__file__).parents[2] / "docs"
+    found = claims(read_cases(docs / "heads-study"))
+    page = (docs / "heads-study.md").read_text(encoding="utf-8")
+    for each in found:
+        row = next(line for line in page.splitlines() if line.startswith(f"| {each.claim.rstrip('.')} |"))
+        cells = row.split(" | ")
+        at = [*CASES].index(each.case) + 1 if each.case in CASES else 2
+        assert cells[at].startswith(f"**{each.verdict}**"), (each.claim, each.case)
+    counts = [sum(each.holds is holds for each in found) for holds in (True, False, None)]
+    told = " ".join(page.split())
+    assert f"of {len(found)} judgements {counts[0]} stand, {counts[1]} do not, and {counts[2]} cannot be told" in told
 
 
 def test_translations_are_scored_where_the_package_is_there(cases, monkeypatch):

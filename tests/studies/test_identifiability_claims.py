@@ -11,7 +11,7 @@ from pellucid.studies.identifiability import answers
 from pellucid.studies.identifiability.claims import QUESTIONS, claims
 from pellucid.studies.rules import Number
 from pellucid.uncertainty import t_quantile
-from tests.studies.identifiability_numbers import LENGTHS, attention, case, curve, mixing, tokens
+from tests.studies.identifiability_numbers import LENGTHS, attention, case, curve, flow, mixing, tokens
 
 
 def verdict(start: str, *cases):
@@ -26,7 +26,7 @@ def lengths(**changes):
 def test_every_claim_stands_on_a_model_that_is_as_published():
     found = claims([case()])
     assert [each.claim for each in found if each.holds is not True] == []
-    assert len(found) == len(QUESTIONS) == 15
+    assert len(found) == len(QUESTIONS) == 16
     for each in found:
         assert all((each.rule, each.source, each.published))
         assert each.number.low <= each.number.value <= each.number.high
@@ -68,6 +68,8 @@ def test_every_claim_stands_on_a_model_that_is_as_published():
         ("neighbours first", case(mixing=mixing(near=[0, *[0.2] * 6], noise=0.3)), None),
         ("from farther away", case(mixing=mixing(near=[0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])), False),
         ("from farther away", case(mixing=mixing(near=[0, *[0.6] * 6], noise=0.3)), None),
+        ("followed down", case(flow=flow(rollout=[0.6, 0.6, 0.6, 0.6, 0.6, 0.1])), False),
+        ("followed down", case(flow=flow(rollout=[0.3] * 6, noise=0.3)), None),
     ],
 )
 def test_verdicts(start, changed, wanted):

@@ -29,6 +29,9 @@ def test_the_page_is_filled_from_the_numbers_beside_it(script):
     text = (DOCS / "identifiability-study.md").read_text(encoding="utf-8")
     assert script.filled(text, cases) == text
     assert text.count("<!-- end -->") == 3
+    flow = (DOCS / "flow.md").read_text(encoding="utf-8")
+    assert script.filled(flow, cases) == flow
+    assert flow.count("<!-- end -->") == 1
 
 
 def test_the_numbers_hold_no_place_on_a_disk():

@@ -110,7 +110,11 @@ def test_a_random_direction_is_chance_for_the_part_without_effect(tiny, monkeypa
     chance = curve.chance[curve.rows.index("moved"), -1]
     share = curve.row("free")[-1] / curve.row("sees")[-1]
     assert chance == pytest.approx(np.sqrt(share), abs=0.02)
-    assert (curve.chance[curve.rows.index("unique")] == 1).all()
+    width = tiny.size(next(site for site in tiny.sites if site.kind == "value"))[-1]
+    far = [measures.first_of(length) > width + 1 for length in curve.places]
+    np.testing.assert_allclose(curve.chance[curve.rows.index("unique")][far], 0)  # in general position
+    assert (curve.row("free_with_sum") <= curve.row("free")).all()
+    assert curve.row("free_with_sum")[-1] == pytest.approx(curve.row("free")[-1] - 1, abs=0.1)
 
 
 def test_mixing_without_a_document_is_mixing_of_the_others(tiny):
@@ -124,12 +128,32 @@ def test_mixing_without_a_document_is_mixing_of_the_others(tiny):
         np.testing.assert_allclose(curve.without[at], alone.values, atol=1e-9)
         assert curve.sizes[at] == sum(len(s.spans) for s in corpus if s.document == name)
     whole = measures.offset_curve(mixed)
-    np.testing.assert_allclose(whole.values.sum(1), 1, atol=1e-9)
+    np.testing.assert_allclose(whole.values.sum(1), 1, atol=1e-9)  # these texts have no farther tokens
     np.testing.assert_allclose(whole.chance.sum(1), 1, atol=1e-9)
     own = whole.places.index("0")
-    np.testing.assert_allclose(whole.values[:, own], curve.row("own"), atol=1e-9)
-    np.testing.assert_allclose(whole.chance[:, own], curve.chance[curve.rows.index("own")], atol=1e-9)
+    last = len(curve.places) - 1
+    kept = [1, (last + 1) // 2, last]
+    np.testing.assert_allclose(whole.values[:, own], curve.row("own")[kept], atol=1e-9)
+    np.testing.assert_allclose(whole.chance[:, own], curve.chance[curve.rows.index("own")][kept], atol=1e-9)
+    np.testing.assert_allclose(whole.without[:, :, own], curve.without[:, curve.rows.index("own")][:, kept], atol=1e-9)
+    np.testing.assert_array_equal(whole.sizes, curve.sizes)
     assert (whole.chance[:, own + 1 :] > 0).any() != tiny.causal
+
+
+def test_maps_of_attention_without_a_document_are_those_of_the_others(tiny):
+    corpus = sentences(5, 6, 4, documents=2)
+
+    def told(corpus: Corpus) -> identifiability.FlowAgreement:
+        return identifiability.flow_agreement(tiny, corpus, "attention,rollout", random=False, progress=False)
+
+    found = told(corpus)
+    curve = measures.flow_curve(found)
+    assert curve.rows == ("attention", "rollout", "own token", "nearness", "ceiling")
+    np.testing.assert_allclose(curve.values[:2], found.values, atol=1e-12)
+    np.testing.assert_allclose(curve.row("ceiling"), 1)  # exact norms
+    for at, name in enumerate(("d0", "d1")):
+        others = corpus.filter(lambda sentence, name=name: sentence.document != name)
+        np.testing.assert_allclose(curve.without[at, :2], told(others).values, atol=1e-9)
 
 
 def test_tokens_at_some_layers_are_those_at_all(tiny):
@@ -211,6 +235,22 @@ def test_numbers_come_back_from_disk(runs, tmp_path):
     assert [each.found for each in claims([again])] == [each.found for each in claims([found])]
 
 
+def test_numbers_of_the_first_format_are_read_without_maps_of_attention(tmp_path):
+    file = write(case("old"), tmp_path)
+    told = json.loads(file.read_text())
+    del told["curves"]["flow"]
+    own = told["curves"]["offsets"]
+    rows = {"values": [[float(layer)] * 7 for layer in range(7)], "chance": [[0.1] * 7] * 7}
+    told["curves"]["offsets"] = {**own, **rows, "rows": list("0123456"), "without": [], "sizes": []}
+    file.write_text(json.dumps({**told, "format": 1}))
+    found = read(file)
+    assert found.curves["offsets"].values[:, 0].tolist() == [1, 3, 6]
+    assert "flow" not in found.curves
+    assert {each.holds for each in claims([found]) if "followed down" in each.claim} == {None}
+    page = write_page([found], tmp_path / "page").read_text(encoding="utf-8")
+    assert "before maps of attention belonged to the study" in page
+
+
 @pytest.fixture
 def planned(monkeypatch):
     """A study whose numbers are made up at once; the names of the models that were computed."""
@@ -275,7 +315,16 @@ def test_the_page_explains_itself(runs, tmp_path):
     assert "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
     folder = tmp_path / "page"
     tables = ("verdicts", "claims", "rules", "models", "perceptrons", *(f"numbers-{name}" for name in CURVES[:4]))
-    drawn = ("null-space", "effect-lengths", "effect-layers", "tokens-cosine", "tokens-l2", "mixing-own", "offsets")
+    drawn = (
+        "null-space",
+        "effect-lengths",
+        "effect-layers",
+        "tokens-cosine",
+        "tokens-l2",
+        "mixing-own",
+        "offsets",
+        "flow",
+    )
     assert [name for name in tables if not (folder / "tables" / f"{name}.csv").is_file()] == []
     assert [name for name in drawn if not (folder / "figures" / f"{name}.svg").is_file()] == []
     assert [each.name for each in read_cases(folder)] == ["made-up", "zoo:mlm"]
@@ -286,7 +335,7 @@ def test_figures_are_readable(runs):
         *read_cases(runs),
         *(case(name) for name in ("zoo:tagger", "MiniLM", "SmolLM2-135M")),
     ]  # two rows of panels
-    drawn = [figures.by_length(cases), figures.offsets(cases), figures.tokens(cases, "l2")]
+    drawn = [figures.by_length(cases), figures.offsets(cases), figures.null_space(cases), figures.flow(cases)]
     assert [found for figure in (*drawn, figures.mixing(cases, "near")) for found in faults(figure)] == []
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from pellucid import neurons
+from pellucid.neurons.ranking import Ranking, overall_table
+from pellucid.results import Provenance
 from pellucid.studies import rules
 from pellucid.studies.neurons.claims import claims
 from pellucid.studies.neurons.claims_methods import faithful_in_model, faithful_in_probe
 from pellucid.studies.neurons.rows import faithful_rows, verdict_rows
-from pellucid.studies.neurons.tables import METHODS
-from pellucid.studies.neurons.verdicts import apart, by_groups
+from pellucid.studies.neurons.tables import METHODS, Grid
+from pellucid.studies.neurons.verdicts import apart, by_groups, paired
 from pellucid.studies.rules import Number
 from tests.studies import neurons_numbers as made
 from tests.studies.neurons_numbers import FEW, OPEN, TAGS, case
@@ -51,7 +56,7 @@ CHANGES = {
         {"anew_pos": made.anew([0.5, 0.89, 0.9, 0.9, 0.9])},
     ),
     "tell more than as many": (
-        {"anew_pos": made.anew([0.5, 0.7, 0.9, 0.9, 0.9], random=0.8)},
+        {"anew_pos": made.anew([0.5, 0.7, 0.9, 0.9, 0.9], random=0.8), "draws_pos": made.draws(0.75, 0.8)},
         {"anew_pos": made.anew([0.5, 0.7, 0.9, 0.9, 0.9], random=0.701)},
     ),
     "85% of the neurons": (
@@ -75,7 +80,7 @@ CHANGES = {
         {"spread": made.spread({**dict.fromkeys(OPEN, 100.0), **dict.fromkeys(FEW, 400.0)})},
         {"spread": made.spread({name: 100.0 + 50 * (at % 2) for at, name in enumerate(TAGS)})},
     ),
-    "exclusive to one class": ({"polysemy": made.polysemy(180, 0)}, {"polysemy": made.polysemy(160, 20)}),
+    "exclusive to one": ({"polysemy": made.polysemy(180, 0)}, {"polysemy": made.polysemy(160, 20)}),
     "are experts": ({"experts": made.experts(0.1, 0.2)}, {"experts": made.experts(0.1, 0.105)}),
     "faithful to a probe: Probeless": (
         {f"in_probe_{name}": made.kept(0.3) for name in METHODS},
@@ -123,6 +128,46 @@ def test_claims_that_compare_models():
     shuffled = [3, 0, 7, 1, 10, 5, 2, 9, 4, 8, 6]
     loose = case("a", spread=made.spread({name: 10.0 + at for name, at in zip(TAGS, shuffled, strict=True)}))
     assert verdict("The same classes", loose, straight) is None
+
+
+def test_first_neurons_must_beat_every_draw_of_random_ones():
+    """The interval lies above the mean of random neurons each time; one draw that reaches as far leaves it open."""
+    assert verdict("tell more than as many", case(draws_pos=made.draws(0.4, 0.9))) is None
+    assert verdict("tell more than as many", case(draws_pos=made.draws(0.4, 0.89))) is True
+    few = case(anew_pos=made.anew([0.5, 0.7, 0.9, 0.9, 0.9], random=0.8), draws_pos=made.draws(0.69, 0.9))
+    assert verdict("tell more than as many", few) is None
+    old = case()
+    assert verdict("tell more than as many", replace(old, grids={name: grid for name, grid in old.grids.items()
+                                                                  if name != "draws pos"})) is None  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_neurons_dealt_out_at_random_are_neither_exclusive_nor_polysemous(seed):
+    """Random scores of 1,000 neurons for 11 classes: the first 2% of every class are drawn at random."""
+    scores = np.random.default_rng(seed).normal(size=(len(TAGS), made.NEURONS))
+    names = tuple(f"resid.0:{unit}" for unit in range(made.NEURONS))
+    origin = Provenance("made up", {"method": "probe-l2", "concept": "upos"}, ({"name": "m", "fingerprint": "m"},), {})
+    overall = {"overall": overall_table(names, np.abs(scores).sum(0), null=None)}
+    ranking = Ranking({"class": TAGS, "neuron": names}, scores, None, None, None, "none", origin, overall)
+    grid = Grid.of(neurons.polysemy(ranking, 20))
+    even = grid.null[0, 2:].sum() / grid.null[0, 1:].sum()
+    assert even == pytest.approx(0.096, abs=0.003)  # above a fixed limit of 5%, and so would a random deal be
+    assert verdict("exclusive to one", case(polysemy=grid)) is None
+
+
+def test_classes_of_two_models_are_compared_class_by_class():
+    """Every class takes a little less in one model, while classes differ widely: a deal of all classes sees nothing."""
+    wide = {name: 10.0 * 2**at for at, name in enumerate(TAGS)}
+    one = case("lm", causal=True, spread=made.spread({name: size / 1.2 for name, size in wide.items()}))
+    other = case("a", spread=made.spread({**wide, "X": 3.0}))  # a class that the other lacks does not count
+    number = next(each for each in claims([one, other]) if "need fewer" in each.claim).number
+    assert number.value == pytest.approx(-np.log2(1.2))
+    assert verdict("need fewer neurons", one, other) is True
+    assert verdict("need fewer neurons", case("lm", causal=True, spread=made.spread(wide)), other) is None
+    sides = np.array([1.0, -1.0] * 5)
+    assert paired(sides).above() is None
+    assert paired(sides[:2]) is rules.UNKNOWN
+    assert paired(sides, seed=1).band != paired(np.arange(10.0), seed=1).band
 
 
 def test_models_of_one_kind_are_not_compared():

@@ -62,9 +62,11 @@ def test_everything_is_measured(found):
         *(f"{what} {method}" for what in ("in probe", "loss", "accuracy") for method in METHODS),
         *(f"{what} class {cls}" for what in ("loss", "accuracy") for cls in ("NOUN", "DET")),
         *(f"stability {method}" for method in STREAMED),
-        *("spread", "polysemy", "sub-layers", "experts", "agreement"),
+        *("spread", "polysemy", "sub-layers", "experts", "agreement", "draws pos"),
     }
     assert set(found.grids) == expected
+    assert found.grids["draws pos"].values.shape == (1, 3)  # one shuffled order: its first, its last and a draw
+    assert found.grids["draws pos"].rows == ("10",)
     assert len(claims([found])) == 30
     assert found.facts["neurons"] == {"stream": 256, "compared": 128, "sub-layers": 640}
     assert found.grids["layers pos"].columns == ("resid.0", "resid.4")

@@ -150,6 +150,11 @@ def _other_text(model: Model, batch: Batch, text: str) -> Batch:
             f"The baseline text has {other.ids.shape[1]} tokens and the text {batch.ids.shape[1]}; they must be of the "
             "same length."
         )
+    if not torch.equal(other.special.bool(), batch.special.bool().to(other.special.device)):
+        raise AttributionError(
+            "The special tokens of the baseline text do not stand where those of the text do, as with a second "
+            "sentence: a baseline text is one sentence for one; use another baseline, or give a tensor."
+        )
     return replace(batch, ids=other.ids)
 
 

@@ -12,6 +12,7 @@ from pellucid.attribution import completeness
 from pellucid.attribution import nodes as rules
 from pellucid.attribution.baselines import Given, baseline, check, embedded, settled
 from pellucid.attribution.passes import not_finite
+from pellucid.attribution.precision import check_gradients, precision
 from pellucid.attribution.removal.perturbation import sweep_perturbed
 from pellucid.attribution.site_paths import activations, sweep_site
 from pellucid.attribution.smoothing import sweep_noise
@@ -64,7 +65,7 @@ class Settings:
             "sites": [str(site) for site in sites],
             "by": self.by,
             "rule": self.rule,
-            "precision": str(next(model.hf.parameters()).dtype).removeprefix("torch."),
+            "precision": precision(model),
         }
 
     def drawn(self, methods: Sequence[Method]) -> int | None:
@@ -127,6 +128,7 @@ def _once(targets: Sequence[Target], resolved: Sequence[Resolved], *, texts: int
 
 def compute_between(asked: Asked, methods: Sequence[Method], settings: Settings) -> Swept:
     """The attributions of every method for targets and two ends of the path that are settled already."""
+    check_gradients(asked.model, methods)
     sites = asked.sites
     if any(site.kind == "logits" for site in sites):
         raise AttributionError("The site 'logits' is what is explained, not what explains it; leave it out.")

@@ -13,14 +13,16 @@ from torch import Tensor
 from pellucid.attribution.attribution import Attribution, gathered, one_text
 from pellucid.attribution.computing import Settings, compute
 from pellucid.attribution.methods import chosen
+from pellucid.attribution.removal.groups import told
 from pellucid.attribution.targets import Target
 from pellucid.errors import AttributionError, TextError
 from pellucid.model.batch import Batch
 from pellucid.model.sites import Site, expand
-from pellucid.results import Provenance
+from pellucid.results import Array, Provenance
 
 if TYPE_CHECKING:
     from pellucid.attribution.baselines import Given
+    from pellucid.attribution.removal.groups import Grouping
     from pellucid.attribution.targets import Resolved
     from pellucid.model import Model
 
@@ -68,6 +70,9 @@ def generation(
     samples: int = Settings.samples,
     noise: float = Settings.noise,
     seed: int = Settings.seed,
+    groups: Grouping = Settings.groups,
+    window: int = Settings.window,
+    stride: int = Settings.stride,
     memory_limit: int | None = Settings.memory_limit,
 ) -> Generated:
     """What every token did for each token that a model writes after a prompt, all from the same passes.
@@ -75,9 +80,11 @@ def generation(
     The continuation is what the model itself writes, the likeliest token each time, or `text`: put behind the prompt
     as it stands, with the space that it needs, or given as token ids. Its logits are explained, or with `log` its
     log-probabilities. One pass over prompt and continuation serves all of its tokens at every point of the path. The
-    other options are those of `Settings`.
+    other options are those of `Settings`; of `groups`, tokens, ranges of them or a mask.
     """
-    settings = Settings(baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by)
+    settings = Settings(
+        baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by, groups, window, stride
+    )
     methods, places = chosen(method), expand(sites, model.sites)
     written = _written(model, prompt, text, max_new_tokens)
     wanted = [
@@ -85,7 +92,8 @@ def generation(
     ]
     found, targets = compute(model, written.batch, wanted, methods, places, settings)
     written_by = "by the model" if text is None else "given"
-    arguments = {**settings.told(model, methods, places), **found.told(), "log": log, "written": written_by}
+    arguments = {**settings.told(model, methods, places), **found.told(), "groups": told(groups), "log": log}
+    arguments["written"] = written_by
     provenance = Provenance(
         "attribution.generation",
         arguments,
@@ -111,15 +119,19 @@ def _named(model: Model, targets: Sequence[Resolved], written: _Written) -> list
 
 def _before_only(made: Attribution, written: _Written) -> Generated:
     """The same with exact zeros at each target's own token and after it, which it cannot have seen."""
-    values = np.array(made.values)
-    for place in range(len(written.ids)):
-        values[:, place, :, written.before + written.first + place :] = 0.0
+
+    def cut(part: Array) -> Array:
+        kept = np.array(part)
+        for place in range(len(written.ids)):
+            kept[:, place, :, written.before + written.first + place :] = 0.0
+        return kept
+
     return Generated(
         axes=made.axes,
-        values=values,
+        values=cut(made.values),
         null=None,
-        low=None,
-        high=None,
+        low=None if made.low is None else cut(made.low),
+        high=None if made.high is None else cut(made.high),
         resampled=made.resampled,
         provenance=made.provenance,
         tables=made.tables,

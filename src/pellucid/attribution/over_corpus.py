@@ -80,6 +80,8 @@ def over_corpus(
     samples: int = Settings.samples,
     noise: float = Settings.noise,
     seed: int = Settings.seed,
+    window: int = Settings.window,
+    stride: int = Settings.stride,
     memory_limit: int | None = Settings.memory_limit,
     batch_tokens: int = _BUDGET,
     progress: bool | None = None,
@@ -91,7 +93,9 @@ def over_corpus(
     many as make its own sums complete; the other options of computing are those of `Settings`. `side` tells which text
     of an encoder–decoder is looked at. The interval leaves out one group of documents at a time.
     """
-    settings = Settings(baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by)
+    settings = Settings(
+        baseline, rule, steps, tolerance, samples, noise, seed, memory_limit, by, window=window, stride=stride
+    )
     if long not in ("refuse", "truncate"):
         raise AttributionError(f"A sentence over the model's limit can be met by refuse or truncate, not {long!r}.")
     if most < 1 or batch_tokens < 1:

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -29,6 +29,13 @@ Attention = Annotated[str, typer.Option(help="fused (fast) or eager (patterns ca
 AllowPickle = Annotated[
     bool, typer.Option("--allow-pickle", help="Open weights stored as pickle. Only for models you trust.")
 ]
+Probes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER|exact",
+        help="Random directions per token for what states react to (default: exact if it takes seconds, else 16).",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
@@ -42,6 +49,15 @@ def resumable(folder: Path) -> Generator[None]:
         told = f" What is finished is in {str(folder)!r}; run the same command again to go on." if begun else ""
         print(f"pellucid: stopped.{told}", file=sys.stderr)
         sys.exit(130)
+
+
+def directions(probes: str | None) -> int | Literal["exact"] | None:
+    """`--probes` as the functions take it; what is neither a number nor `exact` is refused there."""
+    from pellucid.identifiability.jacobians import check_probes
+
+    found: Any = int(probes) if probes is not None and probes.lstrip("-").isdigit() else probes
+    check_probes(found)
+    return found
 
 
 _DTYPES = ("float32", "bfloat16", "float16", "float64")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -65,32 +65,26 @@ def heads(
 
     check_free(out)
     scale = scale_of(quick=quick, smoke=smoke)
-    if source is not None:
-        cases = read_cases(source)
-    else:
-        from pellucid.studies.heads.running import checked_cases, compute
-
-        kept = runs_folder(out, runs)
-        wanted = checked_cases([name.strip() for name in only.split(",") if name.strip()])
-        with options.resumable(kept):
-            compute(
-                kept,
-                only=wanted,
-                data=data_folder(data),
-                lm=lm,
-                encoder=encoder,
-                scale=scale,
-                device=device,
-                seed=seed,
-                say=console(stderr=True).print,
-            )
-        cases = read_cases(kept)
+    if source is None:
+        source = runs_folder(out, runs)
+        given = {"data": data_folder(data), "lm": lm, "encoder": encoder, "scale": scale, "device": device}
+        _compute(source, only, {**given, "seed": seed})
+    cases = read_cases(source)
     page = write_page(cases, out, command=command_line())
     if json:
         _print_json(cases, page)
         return
     print_claims(claims(cases), of="case")
     tell(page)
+
+
+def _compute(kept: Path, only: str, given: dict[str, Any]) -> None:
+    """Computes the cases asked for, and keeps each in a folder once it is finished."""
+    from pellucid.studies.heads.running import checked_cases, compute
+
+    wanted = checked_cases([name.strip() for name in only.split(",") if name.strip()])
+    with options.resumable(kept):
+        compute(kept, only=wanted, say=console(stderr=True).print, **given)
 
 
 def _print_json(cases: Sequence[Case], page: Path) -> None:

@@ -88,7 +88,7 @@ class Computing:
     noise: Annotated[float, typer.Option(min=0.0, help="Size of the noise, as a share of the embeddings' range.")] = 0.1
     seed: Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")] = 0
     memory_limit: Annotated[
-        float | None, typer.Option(min=0.01, help="Gigabytes for passes (default: by what is free).")
+        float | None, typer.Option(min=0.01, help="Gigabytes for passes (default: 1.6, on a graphics card 8.6).")
     ] = None
 
     def of_paths(self) -> Paths:
@@ -115,10 +115,14 @@ class Removing:
     window: Annotated[int, typer.Option(min=1, help="Tokens that occlusion hides at a time.")] = 3
     stride: Annotated[int, typer.Option(min=1, help="Tokens that occlusion's window moves by.")] = 1
 
-    def check(self) -> None:
-        """Raises where there are no such groups."""
+    def check(self, *, written: bool) -> None:
+        """Raises where there are no such groups, or none in written text."""
         if self.groups not in _GROUPS:
             raise AttributionError(f"There are no groups called {self.groups!r}; give {' or '.join(_GROUPS)}.")
+        if written and self.groups == "words":
+            raise AttributionError(
+                "--groups words takes away words of a text that is given whole; of written text, leave it out."
+            )
 
 
 class Places(NamedTuple):
@@ -158,7 +162,9 @@ class Writing:
         if self.log and not self.asked:
             raise AttributionError("--log is for --generate and --continuation; for one token write --target log.")
 
-    def explain(self, model: Model, prompt: str, places: Places, computing: Computing) -> Attribution:
+    def explain(
+        self, model: Model, prompt: str, places: Places, computing: Computing, removing: Removing
+    ) -> Attribution:
         """What made every written token."""
         from pellucid.attribution import generation
 
@@ -171,6 +177,9 @@ class Writing:
             sites=places.sites,
             log=self.log,
             by=places.by,
+            groups=removing.groups,
+            window=removing.window,
+            stride=removing.stride,
             **computing.of_paths(),
         )
 
@@ -232,11 +241,11 @@ def attribute(
         check_free(out)
     names = [name.strip() for item in method or ["integrated_gradients"] for name in item.split(",")]
     chosen(names)  # an unknown one is told before a model is opened
-    removing.check()
+    removing.check(written=writing.asked)
     writing.check(alone=not target and pair is None and decoder is None)
     places = Places(names, sites or ["*.embed"], by)
     if writing.asked:
-        result: Attribution = writing.explain(opening.open(model), text, places, computing)
+        result: Attribution = writing.explain(opening.open(model), text, places, computing, removing)
     else:
         from pellucid.attribution import attribute as explain
 

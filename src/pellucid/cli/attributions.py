@@ -65,6 +65,8 @@ def attributions(
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Cut sentences that are too long for the model.")
     ] = False,
+    window: Annotated[int, typer.Option(min=1, help="Tokens that occlusion hides at a time.")] = 3,
+    stride: Annotated[int, typer.Option(min=1, help="Tokens that occlusion's window moves by.")] = 1,
     *,
     computing: Computing,
     shape: corpora.CorpusShape,
@@ -92,9 +94,16 @@ def attributions(
         special=special,
         side=side,
         long="truncate" if truncate else "refuse",
+        window=window,
+        stride=stride,
         **computing.of_paths(),
     )
     found = replace(found, provenance=replace(found.provenance, command=shlex.join(["pellucid", *sys.argv[1:]])))
+    _show(found, out, json=json)
+
+
+def _show(found: CorpusAttribution, out: Path, *, json: bool) -> None:
+    """The result in its folder, and on the screen."""
     _write(found, out)
     if json:
         print_json(found.to_json())

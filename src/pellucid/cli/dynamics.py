@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-import warnings
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +13,7 @@ import typer
 
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
+from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 
@@ -88,7 +87,7 @@ def dynamics(
 
     shown = _shown(opened[0], epochs)
     pictured = shown if sentence is None or not heads else _saved(opened[0], shown if epochs else None)
-    with _told_warnings(say):
+    with careful(say):
         learned = _gathered(opened, text, scores, shown, shown if epochs else None, True if intervals else None)
     learned = replace(learned, heads=_heads(opened[0], sentence, pictured)) if heads else learned
     command = shlex.join(["pellucid", *sys.argv[1:]])
@@ -224,15 +223,3 @@ def _print_curves(curves: Sequence[Convergence]) -> None:
     steps = curves[0].axes["step"]
     heads = ["score", "layer", "before training", f"epoch {steps[0]}", f"epoch {steps[-2]}", "could be frozen from"]
     print_table(heads, rows, right=heads[2:], title=f"How alike each layer is to epoch {steps[-1]}")
-
-
-@contextmanager
-def _told_warnings(say: Callable[[str], None]) -> Generator[None]:
-    """Warnings about scores as sentences, each once, instead of Python's own lines."""
-    from pellucid.similarity.caution import SimilarityWarning
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SimilarityWarning)
-        yield
-    for text in dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, SimilarityWarning)):
-        say(f"Careful: {text}")

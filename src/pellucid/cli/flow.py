@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pellucid.heads import InformationFlow
     from pellucid.identifiability import FlowAgreement
     from pellucid.model import Model
+    from pellucid.results import Array
 
 EXAMPLES = """\b
 Examples:
@@ -31,7 +32,6 @@ what attention did for one word rather than another
   pellucid flow zoo:lm "The keys near the door" --method attribution --target "contrast: are| is"
 whether maps of attention rank tokens as hidden states react to them
   pellucid flow zoo:mlm --corpus grammar:40 --sentences 20 -o agree"""
-_HIDDEN = "hidden"
 _ROWS = 24
 
 
@@ -47,7 +47,7 @@ class Following:
         list[str] | None,
         typer.Option(
             help="Some of attention, rollout, flow, norms, norms_residual, norms_layernorm, attribution and hidden, "
-            "with commas or repeated (default: attention, rollout, norms_layernorm; with --corpus all but attribution)."
+            "with commas or repeated (default: attention, rollout, norms_layernorm; with --corpus all but hidden)."
         ),
     ] = None
     target: Annotated[
@@ -58,10 +58,7 @@ class Following:
         float, typer.Option(min=0.0, max=1.0, help="The residual stream's share of a layer, in rollout and flow.")
     ] = 0.5
     steps: Annotated[int, typer.Option(min=1, help="Steps in which attribution scales weights up from zero.")] = 20
-    probes: Annotated[
-        int | None,
-        typer.Option(min=2, help="Random directions per token for hidden (default: exact if it is quick, else 16)."),
-    ] = None
+    probes: options.Probes = None
     seed: Annotated[int, typer.Option(min=0, help="Of the random model, permutations and directions.")] = 0
 
     def names(self) -> list[str]:
@@ -120,7 +117,7 @@ def flow(
         raise PellucidError("Give one text to follow, or --corpus FILE to compare the methods over it, not both.")
     if out is not None:
         check_free(out)
-    _check(following.names(), compared=comparing.corpus is not None)
+    _check(following, compared=comparing.corpus is not None)
     result: InformationFlow | FlowAgreement
     if words is not None:
         result = _followed(opening.open(model), words, following, reading)
@@ -137,31 +134,31 @@ def flow(
         console().print(f"Open this file in a browser: {page.resolve()}")
 
 
-def _check(names: list[str], *, compared: bool) -> None:
-    """An unknown method is told before a model is opened."""
-    from pellucid.heads.flow.following import chosen
+def _check(following: Following, *, compared: bool) -> None:
+    """An unknown method or number of directions is told before a model is opened."""
+    from pellucid.heads.flow.following import HIDDEN, chosen
 
-    known = [name for name in names if name != _HIDDEN]
+    names = following.names()
+    known = [name for name in names if name != HIDDEN]
     if known:
         chosen(known)
-    if compared and _HIDDEN in names:
+    options.directions(following.probes)
+    if compared and HIDDEN in names:
         raise PellucidError("With --corpus, hidden is what the methods are compared with; leave it out of --method.")
 
 
 def _followed(model: Model, text: str, following: Following, reading: Reading) -> InformationFlow:
     from pellucid.heads import information_flow
-    from pellucid.heads.flow.following import default_positions
-    from pellucid.heads.flow.reading import read
+    from pellucid.heads.flow.following import HIDDEN, SHOWN
     from pellucid.identifiability import hidden_flow
 
-    names = following.names() or ["attention", "rollout", "norms_layernorm"]
-    own = [name for name in names if name != _HIDDEN]
-    if _HIDDEN in names and reading.stack == "decoder":
+    names = following.names() or SHOWN
+    own = [name for name in names if name != HIDDEN]
+    if HIDDEN in names and reading.stack == "decoder":
         raise PellucidError(
             "Hidden token attribution follows the stack that reads the text; leave --stack decoder out."
         )
-    given = read(model, text, pair=reading.pair, decoder=reading.decoder, stack=reading.stack)
-    positions = reading.position or default_positions(given, own)
+    positions = reading.position or None
     parts: list[InformationFlow] = []
     if own:
         parts.append(
@@ -179,13 +176,14 @@ def _followed(model: Model, text: str, following: Following, reading: Reading) -
                 stack=reading.stack,
             )
         )
-    if _HIDDEN in names:
+        positions = parts[0].provenance.arguments["positions"]
+    if HIDDEN in names:
         parts.append(
             hidden_flow(
                 model,
                 text,
                 positions=positions,
-                probes=following.probes,
+                probes=options.directions(following.probes),
                 seed=following.seed,
                 pair=reading.pair,
                 decoder=reading.decoder,
@@ -196,18 +194,17 @@ def _followed(model: Model, text: str, following: Following, reading: Reading) -
 
 def _compared(model: Model, following: Following, comparing: Comparing, shape: corpora.CorpusShape) -> FlowAgreement:
     from pellucid.identifiability import flow_agreement
-    from pellucid.identifiability.flow_agreement import COMPARED
 
     assert comparing.corpus is not None
     return flow_agreement(
         model,
         shape.open(comparing.corpus),
-        following.names() or COMPARED,
+        following.names() or None,
         sentences=comparing.sentences,
         target=following.target,
         residual=following.residual,
         steps=following.steps,
-        probes=following.probes,
+        probes=options.directions(following.probes),
         random=comparing.random,
         seed=following.seed,
     )
@@ -243,12 +240,36 @@ def _print_flow(result: InformationFlow) -> None:
 
 
 def _print_agreement(result: FlowAgreement) -> None:
-    """Correlations by layer, beside baselines and chance."""
+    """Correlations by layer with their intervals, beside baselines, chance and the ceiling."""
+    from pellucid.report.flow import agreement_lines
+
     layers = [f"layer {layer}" for layer in result.axes["layer"]]
-    assert result.null is not None
-    table = result.table("baselines")
-    named = [*zip(result.axes["measure"], result.values, strict=True)]
-    named += [*zip(table.axes["baseline"], table.columns["value"], strict=True), ("chance", result.null.mean(0))]
-    rows = [(str(name), *(f"{value:+.2f}" for value in values)) for name, values in named]
+    table, spread = result.table("baselines"), result.table("chance").columns["sd"]
+    rows = [
+        *(
+            _row(str(name), result.values[row], _at(result.low, row), _at(result.high, row))
+            for row, name in enumerate(result.axes["measure"])
+        ),
+        *(
+            _row(str(name), table.columns["value"][row], *(_at(table.columns.get(end), row) for end in ("low", "high")))
+            for row, name in enumerate(table.axes["baseline"])
+        ),
+        ("chance", *(f"0 ± {value:.2f}" for value in 2 * spread.max(0))),
+        ("ceiling", *(f"{value:.2f}" for value in result.table("ceiling").columns["ceiling"])),
+    ]
     print_table(["method", *layers], rows, title="Rank correlation with hidden token attribution", right=layers)
-    console().print(f"chance: {result.chance}; interval: {result.resampled}")
+    screen = console()
+    screen.print(f"chance: {result.chance}, ± two standard deviations; interval: {result.resampled}")
+    for line in agreement_lines(result):
+        screen.print(line)
+
+
+def _at(ends: Array | None, row: int) -> Array | None:
+    return None if ends is None else ends[row]
+
+
+def _row(name: str, values: Array, low: Array | None, high: Array | None) -> tuple[str, ...]:
+    """A method's correlations by layer, each with its interval where there is one."""
+    if low is None or high is None:
+        return name, *(f"{value:+.2f}" for value in values)
+    return name, *(f"{value:+.2f} ({a:.2f} to {b:.2f})" for value, a, b in zip(values, low, high, strict=True))

@@ -19,7 +19,7 @@ from pellucid.cli._print import console, print_json, print_table
 if TYPE_CHECKING:
     from pellucid.collect.found import Found
     from pellucid.corpus import Corpus
-    from pellucid.heads import HeadAlignment, HeadFunctions
+    from pellucid.heads import HeadAlignment, HeadClusters, HeadFunctions
     from pellucid.model import Model
 
 EXAMPLES = """Examples: pellucid heads zoo:mlm --corpus grammar:500 -o heads ;
@@ -36,13 +36,15 @@ class Rules:
 
     positional: Annotated[float, typer.Option(help="Share of largest weights at one offset.")] = 0.9
     syntactic: Annotated[float, typer.Option(help="How far above the best fixed offset a relation must be.")] = 0.1
-    rare: Annotated[float, typer.Option(help="Share of largest weights on the rarest word.")] = 0.5
+    rare: Annotated[
+        float, typer.Option(help="Share of sentences most of whose words find the rarest word in sight.")
+    ] = 0.5
     rare_times: Annotated[float, typer.Option(help="The same, in times of chance.")] = 3.0
     sink: Annotated[float, typer.Option(help="Share of attention on special tokens and the first position.")] = 0.5
     induction: Annotated[float, typer.Option(help="Share of largest weights on what followed before.")] = 0.5
     duplicate: Annotated[float, typer.Option(help="Share of largest weights on the same word elsewhere.")] = 0.5
     level: Annotated[float, typer.Option(help="Significance against shuffled positions, after correction.")] = 0.05
-    least: Annotated[int, typer.Option(min=1, help="Words that a relation needs to be tested.")] = 20
+    least: Annotated[int, typer.Option(min=1, help="Words that an offset or relation needs to be tested.")] = 20
     beyond: Annotated[float, typer.Option(help="How much better than the best random head that passes the rule.")] = 0.1
 
 
@@ -61,6 +63,9 @@ def heads(
     random: Annotated[
         bool,
         typer.Option("--random/--no-random", help="Also read a randomly initialised model, to compare with."),
+    ] = True,
+    alike: Annotated[
+        bool, typer.Option("--clusters/--no-clusters", help="Also group heads by how alike their attention is.")
     ] = True,
     label: Annotated[str, typer.Option(help="The label of words by which attention is also summed.")] = "upos",
     long: sweeping.Long = "window",
@@ -83,6 +88,7 @@ def heads(
 
     from pellucid.collect.sweep import sweep as run
     from pellucid.heads import functions, head_collectors
+    from pellucid.heads.roles.clusters import cluster_collector
     from pellucid.model.twin import twin_of
     from pellucid.saving import check_free
 
@@ -91,6 +97,8 @@ def heads(
     read, opened = shape.open(corpus), opening.open(model)
     with nullcontext() if sweep is None else options.resumable(sweep):
         collectors = head_collectors(opened, label=label, side=side, weights=weights)
+        if alike:
+            collectors = (*collectors, cluster_collector(opened, side=side, weights=weights))
         twin = twin_of(opened) if random else None
         models = [opened] if twin is None else [opened, twin]
         found = run(models, read, collectors, folder=sweep, long=long, side=side, **asdict(running))
@@ -109,29 +117,51 @@ def heads(
 def _page(
     out: Path, result: HeadFunctions, found: Found, model: Model, corpus: Corpus, *, side: str, command: str
 ) -> Path:
-    """The page with functions, shapes, alignment and examples to open."""
-    from pellucid.heads import shapes
+    """The page with functions, shapes, alignment, statistics, clusters and examples to open."""
+    from pellucid.heads import shapes, statistics
     from pellucid.heads.roles.examples import examples
     from pellucid.heads.roles.sweeping import weights_of
     from pellucid.report.heads import write_heads
 
     weights, shown = weights_of(result), examples(model, corpus, result, found.corpus_words, side=side)
-    shape, aligned = shapes(found, weights=weights), _aligned(found, weights)
-    return write_heads(out, result, shape, aligned, model=model, found=shown, command=command, side=side)
+    aligned, absent = _aligned(found, weights)
+    return write_heads(
+        out,
+        result,
+        shapes(found, weights=weights),
+        aligned,
+        model=model,
+        found=shown,
+        command=command,
+        side=side,
+        statistics=statistics(found, weights=weights),
+        clusters=_clusters(found, weights),
+        absent=absent,
+    )
 
 
-def _aligned(found: Found, weights: str) -> list[tuple[str, str, HeadAlignment]]:
-    """Attention by layer on tags and on syntactic neighbours, as far as the corpus has them."""
+def _clusters(found: Found, weights: str) -> tuple[HeadClusters, int] | None:
+    """Clusters of heads, and the number of which each so many-th word was read; None where they were not asked for."""
+    from pellucid.collect.divergence import HeadDivergence
+    from pellucid.heads import clusters
+
+    read = [each for each in found.collectors.values() if isinstance(each, HeadDivergence)]
+    return (clusters(found, weights=weights), read[0].every) if read else None
+
+
+def _aligned(found: Found, weights: str) -> tuple[list[tuple[str, str, HeadAlignment]], list[str]]:
+    """Attention by layer on tags and on syntactic neighbours, as far as the corpus has them, and why not the others."""
     from pellucid.heads import alignment
     from pellucid.results import ResultError
 
     made: list[tuple[str, str, HeadAlignment]] = []
+    absent: list[str] = []
     for of, what in (("tags", "parts of speech"), ("relations", "syntactic neighbours")):
         try:
             made.append((f"head_{of}", what, alignment(found, of=of, weights=weights)))
-        except ResultError:  # the page says under functions that there are none
-            continue
-    return made
+        except ResultError as error:
+            absent.append(f"Attention on {what} is not shown: {error}")
+    return made, absent
 
 
 def _print(result: HeadFunctions) -> None:

@@ -53,17 +53,37 @@ class Looking:
         str, typer.Option(help="How tokens are told from states: some of identity, linear and mlp, with commas.")
     ] = "identity,linear,mlp"
     to: Annotated[int, typer.Option(min=0, help="The layer that states are mapped to; 0 is the input.")] = 0
+    layers: Annotated[
+        str | None,
+        typer.Option(help="Layers from whose states tokens are told, with commas, as in 1,4,8 or 1-6 (default: all)."),
+    ] = None
+    long: Annotated[
+        str,
+        typer.Option(
+            help="Texts over the model's limit, for attention and functions: truncate, refuse or window (tokens and "
+            "keys cut them, mixing leaves them out)."
+        ),
+    ] = "truncate"
     sentences: Annotated[
         int, typer.Option(min=1, help="Sentences whose mixing and keys are looked at: both are slow.")
     ] = 40
-    probes: Annotated[
-        int | None,
-        typer.Option(min=2, help="Random directions per token for mixing (default: exact if it is quick, else 16)."),
-    ] = None
+    probes: options.Probes = None
     random: Annotated[bool, typer.Option("--random/--no-random", help="Also look at a randomly initialised model.")] = (
         True
     )
     seed: Annotated[int, typer.Option(min=0, help="Of the random model and the random directions.")] = 0
+
+    def named(self, part: str) -> bool:
+        """Whether a part was asked for: by its name, or by an option that is of no use without it."""
+        if self.parts is not None:
+            return True
+        plain = Looking()
+        own = {
+            "second": (self.on, self.at) != (None, None),
+            "tokens": (self.maps, self.to, self.layers) != (plain.maps, plain.to, None),
+            "mixing": self.probes is not None,
+        }
+        return own.get(part, False)
 
 
 def identifiability(
@@ -131,7 +151,7 @@ class _Asking:
 
     def __init__(self, model: Model, corpus: Corpus | None, looking: Looking) -> None:
         self.model, self._corpus, self._looking = model, corpus, looking
-        self._swept: Found | None = None
+        self._swept: Found | PellucidError | None = None
 
     @property
     def corpus(self) -> Corpus:
@@ -140,19 +160,18 @@ class _Asking:
         return self._corpus
 
     def all(self, parts: Sequence[str]) -> tuple[dict[str, Result], list[str]]:
-        """Results by part, and why there is none of a part that was not asked for by name."""
+        """Results by part, and why there is none of a part that was not asked for; raises where all fail."""
         found: dict[str, Result] = {}
         skipped: list[str] = []
-        looking = self._looking
-        head_asked = looking.on is not None or looking.at is not None
-        may_fail = ("keys", "functions", *(() if head_asked else ("second",))) if looking.parts is None else ()
         for name in parts:
             try:
                 found[name] = self._found(name, parts)
             except PellucidError as error:
-                if name not in may_fail:
+                if self._looking.named(name):
                     raise
                 skipped.append(f"Not told: {name}, because of this: {error}")
+        if not found:
+            raise PellucidError(f"Nothing can be told of {self.model.name!r}. {' '.join(skipped)}")
         return found, skipped
 
     def _found(self, name: str, parts: Sequence[str]) -> Result:
@@ -168,18 +187,35 @@ class _Asking:
         if name == "second":
             return told.second_attention(self.model, self._text(), looking.at, seed=looking.seed)
         if name == "tokens":
-            maps = [part.strip() for part in looking.maps.split(",") if part.strip()]
-            return told.tokens(
-                self.model, self.corpus, maps=maps, to=looking.to, random=looking.random, seed=looking.seed
-            )
+            return self._tokens()
         return told.mixing(
             self.model,
             self.corpus,
             sentences=looking.sentences,
-            probes=looking.probes,
+            probes=options.directions(looking.probes),
             random=looking.random,
             seed=looking.seed,
         )
+
+    def _tokens(self) -> Result:
+        """Tokens told from states; its warnings stand in its notes, which are printed."""
+        import warnings
+
+        from pellucid import identifiability as told
+        from pellucid.identifiability.notes import IdentifiabilityWarning
+
+        looking = self._looking
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IdentifiabilityWarning)
+            return told.tokens(
+                self.model,
+                self.corpus,
+                maps=[part.strip() for part in looking.maps.split(",") if part.strip()],
+                to=looking.to,
+                layers=None if looking.layers is None else _numbers(looking.layers),
+                random=looking.random,
+                seed=looking.seed,
+            )
 
     def _text(self) -> str:
         """The text of a second attention."""
@@ -188,44 +224,72 @@ class _Asking:
         return text_beyond(self.model, self.corpus) if self._looking.on is None else self._looking.on
 
     def _sweep(self, functions: bool) -> Found:
-        """One pass for attention and, where they are asked for, functions by both weights."""
-        from pellucid.collect.freedom import AttentionFreedom
+        """One pass for attention and, where they are asked for, functions by both weights; a failure is kept too."""
         from pellucid.collect.head_targets import HeadTargets
         from pellucid.collect.sweep import sweep
-        from pellucid.identifiability.attention_freedom import patterns_with_values
+        from pellucid.identifiability.attention_freedom import freedom_of
 
         if self._swept is None:
-            sites = patterns_with_values(self.model)
-            both = (HeadTargets(sites), HeadTargets(sites, weights="effective")) if functions else ()
-            self._swept = sweep(self.model, self.corpus, [AttentionFreedom(sites), *both], progress=False)
+            try:
+                wanted = freedom_of(self.model)
+                sites = wanted.sites
+                both = (HeadTargets(sites), HeadTargets(sites, weights="effective")) if functions else ()
+                self._swept = sweep(self.model, self.corpus, [wanted, *both], long=self._looking.long, progress=False)
+            except PellucidError as error:
+                self._swept = error
+        if isinstance(self._swept, PellucidError):
+            raise self._swept
         return self._swept
 
 
-def _print(result: Result) -> None:
-    """Means by layer beside chance; of a second attention, how far it is from the head's own."""
-    import numpy as np
+def _numbers(text: str) -> list[int]:
+    """Layers that are named as in 1,4-6."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise PellucidError(f"--layers {text!r} names no layers; write numbers with commas, as in 1,4,8 or 1-6.")
+        found += range(int(first), int(last or first) + 1)
+    return found
 
+
+def _print(result: Result) -> None:
+    """Means by layer beside interval and chance; of a second attention, how far it is from the head's own."""
     from pellucid.identifiability import SecondAttention
+    from pellucid.identifiability.notes import notes_of
 
     if isinstance(result, SecondAttention):
         _print_second(result)
-        return
-    values, null = result.values, result.null
-    if "head" in result.axes:  # a layer may have fewer heads than others
-        values, null = np.nanmean(values, axis=-1), None if null is None else np.nanmean(null, axis=-1)
+    else:
+        _print_layers(result)
+    for line in notes_of(result):
+        console().print(f"Note: {line}")
+
+
+def _print_layers(result: Result) -> None:
+    import numpy as np
+
+    averaged = "head" in result.axes  # a layer may have fewer heads than others
+    given = (result.values, result.low, result.high, result.null)
+    values, low, high, null = (
+        np.nanmean(cells, axis=-1) if averaged and cells is not None else cells for cells in given
+    )
+    assert values is not None
     rows = [
         (
             str(measure),
             str(layer),
             f"{values[row, column]:.3f}",
+            "none" if low is None or high is None else f"{low[row, column]:.3f} to {high[row, column]:.3f}",
             "not known" if null is None else f"{null[row, column]:.3f}",
         )
         for row, measure in enumerate(result.axes["measure"])
         for column, layer in enumerate(result.axes["layer"])
     ]
-    right = ["value", "chance"]
+    right = ["value", "95% interval", "chance"]
     print_table(["measure", "layer", *right], rows, title=result.title, right=right)
-    console().print(f"chance: {result.chance}; interval: {result.resampled}")
+    wide = "; means over heads, whose intervals are rather too wide" if averaged and low is not None else ""
+    console().print(f"chance: {result.chance}; interval: {result.resampled}{wide}")
 
 
 def _print_second(result: SecondAttention) -> None:
@@ -245,5 +309,5 @@ def _print_second(result: SecondAttention) -> None:
     if "outside keys" in told:
         from pellucid.identifiability.key_space import REACHED
 
-        reached = int((told["outside keys"][open_] < REACHED).sum())
+        reached = int((told["outside keys"][open_ & (told["second moved"] > REACHED)] < REACHED).sum())
         console().print(f"The head's own keys could make {reached} of these {int(open_.sum())} rows.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,6 +46,9 @@ class Measuring:
         True
     )
     lrp_sentences: Annotated[int, typer.Option(min=1, help="Sentences that lrp looks at: it is slow.")] = 50
+    bleu_sentences: Annotated[
+        int, typer.Option(min=2, help="Sentences that bleu translates anew without each head: it is slow.")
+    ] = 50
     seed: Annotated[int, typer.Option(min=0, help="Of the random model, and of the words that mlm hides.")] = 0
 
 
@@ -55,7 +58,8 @@ def importance(
     methods: Annotated[
         str,
         typer.Option(
-            help="Some of confidence, gradient, zero, mean and lrp (which has a notice: see docs/lrp.md), with commas."
+            help="Some of confidence, gradient, zero, mean, lrp (which has a notice: see docs/lrp.md) and bleu (of "
+            "translators), with commas."
         ),
     ] = "confidence,gradient,zero,mean",
     out: Annotated[
@@ -83,15 +87,8 @@ def importance(
     result = weigh(
         opened,
         read,
-        measuring.task,
         methods=names,
-        random=measuring.random,
-        lrp_sentences=measuring.lrp_sentences,
-        batch=measuring.batch,
-        length=measuring.length,
-        label=measuring.label,
-        rows=measuring.rows,
-        seed=measuring.seed,
+        **asdict(measuring),
     )
     command = shlex.join(["pellucid", *sys.argv[1:]])
     result = replace(result, provenance=replace(result.provenance, command=command))

@@ -13,7 +13,9 @@ import typer
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
+from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
+from pellucid.cli._neuron_results import OptionalCorpus, Out, Scoring, SourceArgument, give, reading, source_of
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from pellucid.neurons import NeuronReading, Ranking
 
 RANK = """Examples: pellucid neurons rank zoo:tagger --corpus grammar:300 --concept upos=NOUN ;
-pellucid neurons rank zoo:lm --corpus dev.conllu --concept upos --method probeless --sites neurons.* -o ranked"""
+pellucid neurons rank zoo:lm --corpus dev.conllu --concept upos --method probeless --sites neurons.* -o ranked ;
+pellucid neurons rank kept-store --concept upos=NOUN --method iou --exact --quantile 0.9"""
 
 SHOW = """Examples: pellucid neurons show zoo:tagger --corpus grammar:300 --neuron neurons.1:5 ;
 pellucid neurons show zoo:tagger --corpus grammar:300 --concept upos=NOUN --top 6 -o neurons"""
@@ -63,61 +66,54 @@ def group(app: typer.Typer) -> typer.Typer:
 
 
 def rank(
-    model: options.ModelArgument,
-    corpus: corpora.CorpusOption,
+    model: SourceArgument,
     concept: ConceptOption,
+    corpus: OptionalCorpus = None,
     method: Methods = None,
     sites: SitesOption = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons to print of each method.")] = 15,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A folder for the rankings; it must be new or empty.")
-    ] = None,
+    out: Out = None,
     control: Annotated[bool, typer.Option(help="Read the text with a randomly initialised model too.")] = True,
     pooling: Pooling = "mean",
+    preset: Annotated[str | None, typer.Option(help="neurox: that library's own arithmetic, of a store.")] = None,
     seed: Seed = 0,
     long: sweeping.Long = "window",
     *,
+    scoring: Scoring,
     running: sweeping.Running,
     shape: corpora.CorpusShape,
     opening: options.Opening,
     json: options.Json = False,
 ) -> None:
-    """Rank every neuron by how strongly it carries a concept, beside chance and a model that learned nothing."""
+    """Rank every neuron by how strongly it carries a concept, beside chance and a model that learned nothing.
+
+    MODEL may be a store that `pellucid store build` made, which is read without the model.
+    """
     from pellucid.neurons import Concept
     from pellucid.neurons import rank as ranked
-    from pellucid.saving import check_free, whole_folder
+    from pellucid.saving import check_free
 
     if out is not None:
         check_free(out)
-    asked = Concept.parse(concept)
-    read, opened = shape.open(corpus), opening.open(model)
-    made = ranked(
-        opened,
-        read,
-        concept=asked,
-        methods=method or ["probeless"],
-        sites=sites,
-        control=control,
-        pooling=pooling,
-        seed=seed,
-        long=long,
-        **asdict(running),
-    )
-    command = shlex.join(["pellucid", *sys.argv[1:]])
-    results = {
-        name: replace(result, provenance=replace(result.provenance, command=command)) for name, result in made.items()
-    }
-    if out is not None:
-        with whole_folder(out) as work:
-            for name, result in results.items():
-                result.save(work / name)
-    if json:
-        print_json({name: _told(result, top) for name, result in results.items()})
-        return
-    for result in results.values():
-        _print(result, top)
-    if out is not None:
-        console().print(f"Saved in {out}; look at one with: pellucid show {out / next(iter(results))}")
+    asked, methods = Concept.parse(concept), method or ["probeless"]
+    source, read = source_of(model, corpus, shape, opening)
+    with careful():
+        made = ranked(
+            source,
+            read,
+            concept=asked,
+            methods=methods,
+            sites=sites,
+            control=control,
+            pooling=pooling,
+            preset=preset,
+            seed=seed,
+            **scoring.given(),
+            **reading(source, methods, running, long),
+        )
+    about = f"Neurons ranked for {asked.name}."
+    give(made, out, json, model=model, about=about, tell=lambda _, each: print_ranking(each, top),
+         dump=lambda each: _told(each, top))  # fmt: skip
 
 
 def show(
@@ -157,11 +153,20 @@ def show(
         check_free(out)
     text, opened = shape.open(corpus), opening.open(model)
     settings: dict[str, Any] = {**asdict(running), "long": long}
-    rankings = (
-        {}
-        if concept is None
-        else ranked(opened, text, concept=concept, methods=method or ["probeless"], sites=sites, seed=seed, **settings)
-    )
+    with careful():
+        rankings = (
+            {}
+            if concept is None
+            else ranked(
+                opened,
+                text,
+                concept=concept,
+                methods=method or ["probeless"],
+                sites=sites,
+                seed=seed,
+                **reading(opened, method or ["probeless"], running, long),
+            )
+        )
     first = next(iter(rankings.values()), None)
     names = list(neuron or []) or (first.top(min(top, len(first.neurons))) if first is not None else [])
     result = read_neurons(opened, text, neurons=names, concept=concept, cut=cut, seed=seed, **settings)
@@ -234,7 +239,7 @@ def _told(result: Ranking, top: int) -> dict[str, object]:
         "neurons": [_row(result, name, None) for name in names],
         "classes": {
             cls: [_row(result, name, cls) for name in result.top(min(top, len(result.neurons)), cls)]
-            for cls in result.classes
+            for cls in result.classes_apart
         },
     }
 
@@ -249,7 +254,7 @@ def _row(result: Ranking, name: str, cls: str | None) -> dict[str, object]:
     return {"neuron": name, **{part: float(array[at]) for part, array in parts.items() if array is not None}}
 
 
-def _print(result: Ranking, top: int) -> None:
+def print_ranking(result: Ranking, top: int) -> None:
     """The first neurons across classes, and the first of every class."""
     names = result.top(min(top, len(result.neurons)))
     columns = [name for name in ("score", "null", "low", "high") if name in result.overall.columns]
@@ -261,9 +266,10 @@ def _print(result: Ranking, top: int) -> None:
     print_table(["neuron", *heads, "best class"], rows, title=result.title, right=heads)
     few = [
         [cls, ", ".join(_signed(result, name, cls) for name in result.top(min(5, len(result.neurons)), cls))]
-        for cls in result.classes
+        for cls in result.classes_apart
     ]
-    print_table(["class", "its first neurons (− is silent for it)"], few)
+    if few:
+        print_table(["class", "its first neurons (− is silent for it)"], few)
     console().print(f"score: {result.score}")
     if result.null is not None:
         console().print(f"chance: {result.chance}")
@@ -273,6 +279,8 @@ def _print(result: Ranking, top: int) -> None:
 def _best(result: Ranking, name: str) -> str:
     import numpy as np
 
+    if not result.classes_apart:
+        return "all at once"
     place = result.place("neuron", name)
     best = int(np.abs(result.values[:, place]).argmax())
     return f"{'+' if result.values[best, place] >= 0 else '−'} {result.classes[best]}"

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import tempfile
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
+from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
-from pellucid.cli._print import console, print_json
-from pellucid.cli.neurons import ConceptOption, Pooling, Seed, SitesOption, group
+from pellucid.cli._neuron_results import Out, give, reading
+from pellucid.cli._print import console
+from pellucid.cli._sweeping import Running
+from pellucid.cli.neurons import ConceptOption, Methods, Pooling, Seed, SitesOption, group
 from pellucid.errors import PellucidError, listing
 
 if TYPE_CHECKING:
+    from pellucid.collect.store import Store
     from pellucid.corpus import Corpus
     from pellucid.model import Model
     from pellucid.neurons import Ranking
@@ -28,10 +32,13 @@ PROBE = """Examples: pellucid neurons probe zoo:tagger --corpus grammar:300 --co
 pellucid neurons probe zoo:lm --corpus dev.conllu --concept upos=NOUN --penalty l1 --sites resid.* -o probed"""
 
 EVALUATE = """Examples: pellucid neurons evaluate zoo:tagger --corpus grammar:300 --concept upos --sites neurons.* ;
-pellucid neurons evaluate zoo:mlm --corpus dev.conllu --concept upos --method probe-l2 --ways anew,layers -o judged"""
+pellucid neurons evaluate zoo:mlm --corpus dev.conllu --concept upos --method probeless --method iou --ways model,anew
+-o judged"""
 WAYS = ("model", "probe", "anew", "layers", "sites")
-
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="A folder for the results; it must be new or empty.")]
+USUAL = ("model", "probe", "anew", "sites")
+"""Ways of judging unless some are named; that in the model falls away, with a word, where it has no task."""
+FIRST = 50
+"""Neurons that count as the first ones where sites and rankings are compared."""
 
 
 def register(app: typer.Typer) -> None:
@@ -72,116 +79,186 @@ def probe(
     if out is not None:
         check_free(out)
     read, opened = shape.open(corpus), opening.open(model)
-    found = probed(
-        opened,
-        read,
-        concept=concept,
-        sites=sites,
-        penalty=training.penalty,
-        l1=training.l1,
-        l2=training.l2,
-        seeds=training.seeds,
-        epochs=training.epochs,
-        fewest=training.fewest,
-        pooling=pooling,
-        seed=seed,
-    )
-    _give({"probe": found, "ranking": found.ranking()}, out, json)
+    with careful():
+        found = probed(
+            opened,
+            read,
+            concept=concept,
+            sites=sites,
+            penalty=training.penalty,
+            l1=training.l1,
+            l2=training.l2,
+            seeds=training.seeds,
+            epochs=training.epochs,
+            fewest=training.fewest,
+            pooling=pooling,
+            seed=seed,
+        )
+    about = f"What a probe of {concept} tells from the neurons over {read.name}."
+    give({"probe": found, "ranking": found.ranking()}, out, json, model=model, about=about)
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How a ranking is judged."""
+
+    counts: Annotated[
+        list[int] | None,
+        typer.Option("--count", min=1, help="Neurons of a curve (may be repeated; default: 1% to 50%)."),
+    ] = None
+    draws: Annotated[int, typer.Option(min=1, help="Draws of random neurons.")] = 3
+    replacement: Annotated[str, typer.Option(help="In the model: neurons become zero, or their mean.")] = "zero"
+    cls: Annotated[str | None, typer.Option("--class", help="Judge the order of this class (default: overall).")] = None
+    modelled: Annotated[
+        int, typer.Option(min=0, help="Sentences on which neurons are removed in the model; 0: all that judge.")
+    ] = 200
+    epochs: Annotated[int, typer.Option(min=1, help="The most passes of a probe over the words.")] = 60
+    fewest: Annotated[int, typer.Option(min=2, help="Words that a class needs; rarer ones are left out.")] = 20
 
 
 def evaluate(
     model: options.ModelArgument,
     corpus: corpora.CorpusOption,
     concept: ConceptOption,
-    method: Annotated[str, typer.Option(help="How neurons are ranked.")] = "probeless",
+    method: Methods = None,
     ways: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Some of model (ablate in the model), probe (ablate in a probe), anew (train on the first neurons), "
-            "layers (a probe per site) and sites (where the first neurons stand), with commas."
+            "layers (a probe per site) and sites (where the first neurons stand), with commas (default: all but "
+            "layers; model where it has a task)."
         ),
-    ] = "probe,anew,sites",
+    ] = None,
     sites: SitesOption = None,
     out: Out = None,
+    pooling: Pooling = "mean",
     seed: Seed = 0,
-    epochs: Annotated[int, typer.Option(min=1, help="The most passes of a probe over the words.")] = 60,
-    fewest: Annotated[int, typer.Option(min=2, help="Words that a class needs; rarer ones are left out.")] = 20,
     *,
+    judging: Judging,
     shape: corpora.CorpusShape,
     opening: options.Opening,
     json: options.Json = False,
 ) -> None:
-    """Judge a ranking of neurons: its first neurons beside its last, and beside random ones.
+    """Judge rankings of neurons: their first neurons beside their last, and beside random ones.
 
     Neurons are ranked on one half of the documents and judged on the other.
     """
-    from pellucid.neurons import rank
+    from pellucid.neurons import agreement, rank
+    from pellucid.neurons.ranking import by_site
     from pellucid.saving import check_free
 
-    chosen = [name.strip() for name in ways.split(",") if name.strip()]
-    unknown = [name for name in chosen if name not in WAYS]
-    if unknown or not chosen:
-        raise PellucidError(f"There is no way {listing(unknown)} to judge a ranking; there are {listing(WAYS)}.")
+    chosen = _ways(ways)
     if out is not None:
         check_free(out)
     read, opened = shape.open(corpus), opening.open(model)
-    ranking = rank(opened, read.shard(0, 2), concept=concept, methods=method, sites=sites, seed=seed)[method]
-    made = _judged(opened, read.shard(1, 2), ranking, chosen, concept, sites, seed, epochs, fewest)
-    _give({"ranking": ranking, **made}, out, json)
+    methods = method or ["probeless"]
+    with careful():
+        found = rank(
+            opened, read.shard(0, 2), concept=concept, methods=methods, sites=sites, pooling=pooling, seed=seed,
+            **reading(opened, methods, Running(), "window"),
+        )  # fmt: skip
+        first = next(iter(found.values()))
+        judge = _Judge(opened, read.shard(1, 2), concept, list(by_site(first.neurons)), pooling, seed, judging,
+                       "layers" in chosen)  # fmt: skip
+        if ways is None and (reason := judge.no_task()):
+            console(stderr=True).print(f"The ranking is not judged in the model: {reason}", markup=False)
+            chosen.remove("model")
+        with judge.folder:
+            made = judge.all_results(found, chosen)
+    if len(found) > 1:
+        made["agreement"] = agreement(found, k=min(FIRST, len(first.neurons)), cls=judging.cls)
+    give(made, out, json, model=model, about=f"Rankings of neurons for {concept}, made on one half of the documents of "
+         f"{read.name} and judged on the other.")  # fmt: skip
 
 
-def _judged(
-    model: Model,
-    corpus: Corpus,
-    ranking: Ranking,
-    ways: list[str],
-    concept: str,
-    sites: list[str] | None,
-    seed: int,
-    epochs: int,
-    fewest: int,
-) -> dict[str, Result]:
-    """The results of all ways asked for; what reads rows reads one store."""
-    from pellucid import neurons
-    from pellucid.neurons.probing.material import Reading, kept
+def _ways(given: str | None) -> list[str]:
+    """The ways that are named; an unknown one raises."""
+    chosen: list[str] = list(USUAL) if given is None else [name.strip() for name in given.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in WAYS]
+    if unknown or not chosen:
+        raise PellucidError(f"There is no way {listing(unknown)} to judge a ranking; there are {listing(WAYS)}.")
+    return chosen
 
-    made: dict[str, Result] = {}
-    if "model" in ways:
-        made["model"] = neurons.ablated_in_model(model, corpus, ranking, seed=seed)
-    if "sites" in ways:
-        made["sites"] = neurons.distribution(ranking, min(50, len(ranking.neurons)))
-    if not {"probe", "anew", "layers"} & set(ways):
-        return made
-    with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
-        store = kept(model, corpus, Path(folder) / "store", Reading(sites, seed=seed), "layers" in ways)
+
+@dataclass(eq=False)
+class _Judge:
+    """Judges rankings of the same neurons on one text; what reads rows reads one store, made when it is needed."""
+
+    model: Model
+    corpus: Corpus
+    concept: str
+    sites: list[str]
+    pooling: str
+    seed: int
+    judging: Judging
+    twin: bool
+    folder: tempfile.TemporaryDirectory[str] = field(
+        default_factory=lambda: tempfile.TemporaryDirectory(prefix="pellucid-")
+    )
+
+    def no_task(self) -> str | None:
+        """Why the model cannot be judged by a task of its own; None where it can."""
+        from pellucid.errors import CorpusError, ModelError
+        from pellucid.heads.weighing.measuring import measured
+
+        try:
+            measured(self.model, self.corpus.take(2), None, seed=self.seed)
+        except (CorpusError, ModelError) as error:
+            return str(error)
+        return None
+
+    @cached_property
+    def store(self) -> Store:
+        """The rows of the words that judge, of the model and, for a probe per site, of its random twin."""
+        from pellucid.collect.sentence_rows import is_whole
+        from pellucid.neurons import Concept
+        from pellucid.neurons.probing.material import Reading, kept
+
+        text = self.corpus.labelled(Concept.parse(self.concept)) if is_whole(self.pooling) else self.corpus
+        read = Reading(self.sites, seed=self.seed, pooling=self.pooling)
+        return kept(self.model, text, Path(self.folder.name) / "store", read, self.twin)
+
+    def all_results(self, found: Mapping[str, Ranking], ways: list[str]) -> dict[str, Result]:
+        """What every ranking is worth, under its method's name where there are several, and a probe per site."""
+        made: dict[str, Result] = {}
+        for name, ranking in found.items():
+            prefix = f"{name}-" if len(found) > 1 else ""
+            made |= {f"{prefix}{key}": each for key, each in self.results(ranking, ways).items()}
+        return {**made, "layers": self.layers()} if "layers" in ways else made
+
+    def results(self, ranking: Ranking, ways: list[str]) -> dict[str, Result]:
+        """The ranking, and the results of all ways asked for."""
+        from pellucid import neurons
+
+        told = self.judging
+        made: dict[str, Result] = {"ranking": ranking}
+        curve: dict[str, Any] = {"cls": told.cls, "counts": told.counts or None, "draws": told.draws, "seed": self.seed}
+        trained: dict[str, Any] = {
+            "concept": self.concept,
+            "sites": self.sites,
+            "epochs": told.epochs,
+            "fewest": told.fewest,
+        }
+        if "model" in ways:
+            text = self.corpus.take(told.modelled) if told.modelled else self.corpus
+            made["model"] = neurons.ablated_in_model(
+                self.model, text, ranking, replacement=told.replacement, progress=False, **curve
+            )
         if "probe" in ways:
-            made["probe"] = neurons.ablated_in_probe(
-                store, ranking, concept=concept, seed=seed, epochs=epochs, fewest=fewest
-            )
+            made["probe"] = neurons.ablated_in_probe(self.store, ranking, **curve, **trained)
         if "anew" in ways:
-            made["anew"] = neurons.trained_anew(
-                store, ranking, concept=concept, seed=seed, epochs=epochs, fewest=fewest
+            made["anew"] = neurons.trained_anew(self.store, ranking, **curve, **trained)
+        if "sites" in ways:
+            made["sites"] = neurons.distribution(
+                ranking, min(FIRST, len(ranking.neurons)), cls=told.cls, seed=self.seed
             )
-        if "layers" in ways:
-            made["layers"] = neurons.per_layer(store, concept=concept, seed=seed, epochs=epochs, fewest=fewest)
-    return made
+        return made
 
+    def layers(self) -> Result:
+        """A probe on every site."""
+        from pellucid import neurons
 
-def _give(made: dict[str, Result], out: Path | None, json: bool) -> None:
-    """Saves results under the command that made them, and prints them."""
-    from pellucid.cli._result import print_result
-
-    command = shlex.join(["pellucid", *sys.argv[1:]])
-    told = {name: replace(each, provenance=replace(each.provenance, command=command)) for name, each in made.items()}
-    if out is not None:
-        out.mkdir(exist_ok=True)
-        for name, each in told.items():
-            each.save(out / name)
-    if json:
-        print_json({name: each.to_json() for name, each in told.items()})
-        return
-    for name, each in told.items():
-        console().print(f"[{name}]", style="bold", markup=False)
-        print_result(each)
-    if out is not None:
-        console().print(f"Saved in {out}; look at one with: pellucid show {out / next(iter(told))}")
+        told = self.judging
+        return neurons.per_layer(
+            self.store, concept=self.concept, seed=self.seed, epochs=told.epochs, fewest=told.fewest
+        )

@@ -39,7 +39,9 @@ class Training:
     epochs: Annotated[int, typer.Option(min=1, help="How often the corpus is read.")] = 3
     batch: Annotated[int, typer.Option(min=1, help="Rows of one step.")] = 32
     rate: Annotated[float, typer.Option(help="Learning rate of the gates.")] = 0.1
-    tune: Annotated[bool, typer.Option("--tune", help="Train the weights as well.")] = False
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Train the weights as well; the end of the training is what is kept.")
+    ] = False
     tune_rate: Annotated[float, typer.Option(help="Learning rate of the weights.")] = 5e-5
     points: Annotated[int, typer.Option(min=1, help="Points of the curve, at most.")] = 12
     seed: Annotated[int, typer.Option(min=0, help="Of gates and of random orders.")] = 0
@@ -58,7 +60,11 @@ def prune(
         typer.Option(help="lm, mlm, tagger, translate, classify, qa or nli (default: what the model's head is for)."),
     ] = None,
     valid: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Text to measure on (default: every tenth document).")
+        str | None,
+        typer.Option(metavar="FILE", help="Text to choose by and measure on (default: every tenth document)."),
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Text to measure on instead, so that nothing was chosen by it.")
     ] = None,
     label: Annotated[str | None, typer.Option(help="The corpus's label to predict (tagger, classify, nli).")] = None,
     rows: Annotated[str, typer.Option(help="A row is one of the sentences, or a piece of the stream.")] = "sentences",
@@ -67,8 +73,9 @@ def prune(
         int | None, typer.Option(min=0, help="Keep at most so many heads (with grouped queries: query heads).")
     ] = None,
     keep: Annotated[
-        float, typer.Option(help="Or: as few as keep this share of what the model is better than chance.")
-    ] = 0.95,
+        float | None,
+        typer.Option(help="Or: as few as keep this share of what the model is better than chance (default: 0.95)."),
+    ] = None,
     order: Annotated[
         str | None,
         typer.Option(help="All heads with commas, the most important first (default: gradient importance)."),
@@ -94,7 +101,7 @@ def prune(
     read = shape.open(corpus)
     known = None if functions is None else HeadFunctions.load(functions)
     settings = GateSettings(**vars(training))
-    measured_on = None if valid is None else shape.open(valid)
+    others = [None if each is None else shape.open(each) for each in (valid, test)]
     opened = opening.open(model)
     command = shlex.join(["pellucid", *sys.argv[1:]])
     with options.resumable(out):
@@ -103,7 +110,8 @@ def prune(
             read,
             task,
             settings=settings,
-            valid=measured_on,
+            valid=others[0],
+            test=others[1],
             order=None if order is None else [name.strip() for name in order.split(",")],
             functions=known,
             draws=draws,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-import warnings
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
@@ -16,6 +14,7 @@ import typer
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
+from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 
@@ -128,7 +127,7 @@ def similarity(
         notes.append(line)
         console(stderr=True).print(line)
 
-    with nullcontext() if sweep is None else options.resumable(sweep), _told_warnings(say):
+    with nullcontext() if sweep is None else options.resumable(sweep), careful(say):
         found = compare(
             opened[0],
             opened[1] if len(opened) > 1 else None,
@@ -171,16 +170,3 @@ def _print_means(grids: list[SimilarityGrid]) -> None:
     ]
     heads = ["score", "mean", "range", "chance", "with random models"]
     print_table(heads, rows, right=heads[1:])
-
-
-@contextmanager
-def _told_warnings(say: object) -> Generator[None]:
-    """Warnings about scores as sentences, each once, instead of Python's own lines."""
-    from pellucid.similarity.caution import SimilarityWarning
-
-    tell = say if callable(say) else print
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SimilarityWarning)
-        yield
-    for text in dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, SimilarityWarning)):
-        tell(f"Careful: {text}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,11 +62,12 @@ def trust(
     measures: Annotated[
         str | None,
         typer.Option(
-            help="Only some of completeness, infidelity, sensitivity, insertion, deletion, randomisation, with commas."
+            help="Only some of completeness, infidelity, unexplained, sensitivity, insertion, deletion, "
+            "randomisation, with commas."
         ),
     ] = None,
     sentences: Annotated[int, typer.Option(min=1, help="How many sentences, from the first.")] = 50,
-    memory_limit: Annotated[float | None, typer.Option(min=0.01, help="Gigabytes for passes (default: 1).")] = None,
+    memory_limit: Annotated[float | None, typer.Option(min=0.01, help="Gigabytes for passes (default: 1.1).")] = None,
     *,
     trying: Trying,
     shape: corpora.CorpusShape,
@@ -92,16 +93,7 @@ def trust(
         target or None,
         measures=None if measures is None else [name.strip() for name in measures.split(",")],
         sentences=sentences,
-        baseline=trying.baseline,
-        special=trying.special,
-        steps=trying.steps,
-        samples=trying.samples,
-        points=trying.points,
-        draws=trying.draws,
-        perturbations=trying.perturbations,
-        radius=trying.radius,
-        cascade=trying.cascade,
-        seed=trying.seed,
+        **asdict(trying),
         memory_limit=None if memory_limit is None else round(memory_limit * 1e9),
         progress=None,
     )

@@ -14,7 +14,14 @@ from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting
 from pellucid.collect.effective_weights import RAW, PatternReader, check_weights, sites_read
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import added, by_group, total_of
-from pellucid.collect.word_weights import WordKeys, WordWeights, is_causal, word_keys
+from pellucid.collect.word_weights import (
+    WordKeys,
+    WordWeights,
+    is_causal,
+    no_numbers,
+    without_padding,
+    word_keys,
+)
 from pellucid.collect.words import Words
 from pellucid.errors import SweepError, listing
 
@@ -255,6 +262,12 @@ class _Counts(Accumulator):
         number = self._keys.index(read.key)
         keys = word_keys(words)
         sums, counts = summed(read.between_words(), keys, self._offsets)
+        if not bool(torch.isfinite(sums).all()):  # queries of padding may be NaN, and are not read
+            real = WordWeights(without_padding(read.summed, words), keys, read.signed)
+            sums, counts = summed(real, keys, self._offsets)
+        broken = (~torch.isfinite(sums)).any(1).nonzero()
+        if len(broken):
+            raise no_numbers(read.key, int(broken[0]))
         group = str(words.group) if self._apart else "all"
         size = len(self._keys)
         n, chance = np.zeros(size, np.int64), np.zeros((size, len(MEASURES)))

@@ -16,7 +16,7 @@ from pellucid.collect.effective_weights import RAW, PatternReader, check_weights
 from pellucid.collect.sample import mixed
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import added, by_group, total_of
-from pellucid.collect.word_weights import WordKeys, alone_weights, is_causal
+from pellucid.collect.word_weights import WordKeys, alone_weights, is_causal, no_numbers, without_padding
 from pellucid.collect.words import Words
 from pellucid.errors import SweepError, listing
 
@@ -220,6 +220,16 @@ class _Pass:
         """Query words."""
         return len(self.row)
 
+    def numbers(self, key: str, weights: Tensor) -> Tensor:
+        """`at_queries`, refused where they are no numbers; what padding holds is not read."""
+        found = self.at_queries(weights)
+        if not bool(torch.isfinite(found).all()):
+            found = self.at_queries(without_padding(weights, self.words))
+        broken = (~torch.isfinite(found)).flatten(1).any(1).nonzero()
+        if len(broken):
+            raise no_numbers(key, int(broken[0]))
+        return found
+
     def at_queries(self, weights: Tensor) -> Tensor:
         """Weights [B, heads, T, T] of every query word on words, single tokens and nothing, [heads, N, keys]."""
         between = self.words.patterns(weights).transpose(1, 2)  # [B, W, H, W]
@@ -251,7 +261,7 @@ class _Divergences(Accumulator):
         if waiting is None:
             waiting = self._waiting[model] = _Pass(words, self._collector.every)
         waiting.weights[read.key] = (
-            waiting.at_queries(read.summed) if waiting.n else read.summed.new_zeros(self._heads[read.key], 0, 0)
+            waiting.numbers(read.key, read.summed) if waiting.n else read.summed.new_zeros(self._heads[read.key], 0, 0)
         )
         if all(other in waiting.weights for other in self._keys if split_key(other)[0] == model):
             del self._waiting[model]

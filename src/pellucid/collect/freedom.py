@@ -13,6 +13,7 @@ from torch import Tensor
 from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting, split_key
 from pellucid.collect.effective_weights import EFFECTIVE, Meeting, normalised, sites_read
 from pellucid.collect.null_space import check_numbers, effective, space
+from pellucid.collect.output_space import Deficient, OutputSpace
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import added, by_group, total_of
 from pellucid.collect.words import Words
@@ -32,6 +33,11 @@ MEASURES = (
     "moved_by_chance",
     "shifted",
     "argmax",
+    "free_by_chance",
+    "free_with_sum_by_chance",
+    "unique_by_chance",
+    "shifted_by_chance",
+    "argmax_by_chance",
 )
 """What is summed over queries, see `AttentionFreedom`."""
 
@@ -43,13 +49,17 @@ class AttentionFreedom(Collector):
     `free` dimensions of the left null space of the values in sight, `free_with_sum` of [values, 1]; `unique` where the
     latter is 0: the weights could be no others; `uncertain` ranks hang on the cut. With A_eff the effective attention,
     `moved` ‖A − A_eff‖ / ‖A‖ (`moved_by_chance`: √(free/sees), which a random direction has), `shifted` ½Σ|A − Â| with
-    Â = |A_eff| over its sum, `argmax` where the largest entry of A_eff stands elsewhere than that of A. Special tokens
-    are keys, and no queries unless the sweep counts them.
+    Â = |A_eff| over its sum, `argmax` where the largest entry of A_eff stands elsewhere than that of A. By chance,
+    `free`, `free_with_sum` and `unique` are those of values in general position, `shifted` and `argmax` those of the
+    same weights with random values (Gaussian ones, drawn anew for every text). Special tokens are keys, and no queries
+    unless the sweep counts them. `outputs` are heads whose output projection does not let all of the values through
+    (see `deficient`); None: that was not looked at.
     """
 
     kind: ClassVar[str] = "attention-freedom"
     sites: Patterns = "pattern.*"
     groups: bool = field(default=True, kw_only=True)
+    outputs: tuple[Deficient, ...] | None = field(default=None, kw_only=True)
 
     @property
     def raw(self) -> tuple[str, ...]:
@@ -61,7 +71,7 @@ class AttentionFreedom(Collector):
             number, name = split_key(key)
             if single(name, setting.models[number].sites).kind != "pattern":
                 raise SweepError(f"AttentionFreedom reads attention patterns, and {key!r} is none; use 'pattern.*'.")
-        return _Freedom(keys, self.groups)
+        return _Freedom(keys, self.groups, OutputSpace(self.outputs or ()))
 
     def merge(self, left: State, right: State) -> State:
         return State(added(left.arrays, right.arrays), left.facts)
@@ -129,8 +139,8 @@ class FreedomView:
 class _Freedom(Accumulator):
     """Sums per head and class of length."""
 
-    def __init__(self, keys: tuple[str, ...], groups: bool) -> None:
-        self._keys, self._apart = keys, groups
+    def __init__(self, keys: tuple[str, ...], groups: bool, outputs: OutputSpace) -> None:
+        self._keys, self._apart, self._outputs = keys, groups, outputs
         self._meeting = Meeting(keys)
         self._arrays: dict[str, Array] = {}
 
@@ -139,13 +149,24 @@ class _Freedom(Accumulator):
         if met is None:
             return
         name, pattern, values = met
-        sums = sum_of(pattern, values, _queries(words, pattern.shape[2]), name)
+        real = _Real(_queries(words, pattern.shape[2]), _keys(words, name, pattern.shape[3]), words.numbers)
+        passed = self._outputs.through(split_key(name)[1], values, pattern.shape[1])
+        sums = _sum_of(pattern, passed, real, name, dtype=values.dtype)
         group = str(words.group) if self._apart else "all"
         self._arrays = added(self._arrays, {f"{group}/{self._keys.index(name)}": sums})
 
     def state(self) -> State:
         assert self._meeting.over
         return State(self._arrays, {"keys": list(self._keys)})
+
+
+@dataclass(frozen=True, eq=False)
+class _Real:
+    """Queries that count [B, T] and keys that are no padding [B, S], on the CPU, and the number of every text, [B]."""
+
+    queries: Tensor
+    keys: Tensor
+    numbers: Array
 
 
 def _queries(words: Words, length: int) -> Tensor:
@@ -161,29 +182,37 @@ def _queries(words: Words, length: int) -> Tensor:
     return queries
 
 
-def sum_of(pattern: Tensor, values: Tensor, queries: Tensor, where: str) -> Array:
-    """Sums [heads, classes, measures] over the queries [B, T] of a pattern [B, H, T, S] and values [B, Hkv, S, d]."""
+def _keys(words: Words, name: str, length: int) -> Tensor:
+    """Which tokens are keys and no padding, [B, S] on the CPU; those of cross-attention are the source's."""
+    mask = words.batch.mask if split_key(name)[1].startswith("cross.") else words.mask
+    return mask.cpu().bool() if mask.shape[1] == length else torch.ones(len(mask), length, dtype=torch.bool)
+
+
+def _sum_of(pattern: Tensor, values: Tensor, real: _Real, where: str, *, dtype: torch.dtype) -> Array:
+    """Sums [heads, classes, measures] over the queries of a pattern [B, H, T, S] and values [B, Hkv, S, d]."""
     heads = pattern.shape[1]
     found = torch.zeros(heads, len(EDGES) + 1, len(MEASURES), dtype=torch.float64)
     edges = torch.tensor(EDGES)
     for text in range(len(pattern)):
-        rows = queries[text].nonzero()[:, 0].to(pattern.device)
-        seen = (pattern[text] != 0).any(0).any(0)
-        if not len(rows) or not bool(seen.any()):
+        rows = real.queries[text].nonzero()[:, 0].to(pattern.device)
+        seen = real.keys[text].to(pattern.device) & (pattern[text][:, rows] != 0).any(0).any(0)
+        if not bool(seen.any()):
             continue
         weights, own = pattern[text][:, rows][..., seen], values[text][:, seen]
         check_numbers(weights, own, where)
-        told = _measured(weights, own).cpu()  # [heads, queries, measures]
+        told = _measured(weights, own, int(real.numbers[text]), dtype).cpu()  # [heads, queries, measures]
         places = torch.bucketize(told[0, :, 1].contiguous(), edges.double())
         found.index_add_(1, places, told)
     return found.numpy()
 
 
-def _measured(pattern: Tensor, values: Tensor) -> Tensor:
-    """Every measure of every query, [heads, queries, measures]."""
-    told, effect, weights = space(pattern, values), effective(pattern, values), pattern.double()
-    spread = normalised(effect)
-    moved = (weights - effect).norm(dim=-1) / weights.norm(dim=-1).clamp(min=torch.finfo(torch.float64).tiny)
+def _measured(pattern: Tensor, values: Tensor, seed: int, dtype: torch.dtype) -> Tensor:
+    """Every measure of every query, [heads, queries, measures]; random values are drawn with a `seed`."""
+    told, weights, width = space(pattern, values, dtype=dtype), pattern.double(), values.shape[-1]
+    moved, shifted, elsewhere = _changed(weights, effective(pattern, values))
+    drawn = torch.randn(values.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    _, shifted_by_chance, elsewhere_by_chance = _changed(weights, effective(pattern, drawn.to(values.device)))
+    with_sum = (told.sees - width - 1).clamp(min=0)
     columns = [
         torch.ones_like(moved),
         told.sees,
@@ -193,7 +222,19 @@ def _measured(pattern: Tensor, values: Tensor) -> Tensor:
         told.uncertain,
         moved,
         (told.free / told.sees.clamp(min=1)).sqrt(),
-        (weights - spread).abs().sum(-1) / 2,
-        effect.argmax(-1) != weights.argmax(-1),
+        shifted,
+        elsewhere,
+        (told.sees - width).clamp(min=0),
+        with_sum,
+        with_sum == 0,
+        shifted_by_chance,
+        elsewhere_by_chance,
     ]
     return torch.stack([column.double() for column in columns], dim=-1)
+
+
+def _changed(weights: Tensor, effect: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`moved`, `shifted` and `argmax` of effective attention beside weights, [heads, queries] each."""
+    moved = (weights - effect).norm(dim=-1) / weights.norm(dim=-1).clamp(min=torch.finfo(torch.float64).tiny)
+    shifted = (weights - normalised(effect)).abs().sum(-1) / 2
+    return moved, shifted, effect.argmax(-1) != weights.argmax(-1)

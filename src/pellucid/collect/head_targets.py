@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting, split_key
@@ -16,7 +15,7 @@ from pellucid.collect.head_frames import ROWS, Frame, taken
 from pellucid.collect.head_links import CASES, FIXED, Names
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import added, by_group, total_of
-from pellucid.collect.word_weights import WordWeights, is_causal
+from pellucid.collect.word_weights import WordWeights, is_causal, no_numbers, without_padding
 from pellucid.collect.words import Words
 from pellucid.errors import SweepError, listing
 
@@ -257,12 +256,9 @@ class _Targets(Accumulator):
                 self._add(f"{group}/{what}/{name}", array)
         found = taken(read.between_words(), frame)
         if not found.finite():  # queries of padding may be NaN, and are not read
-            found = taken(WordWeights(_without_padding(read.summed, words), frame.keys, read.signed), frame)
+            found = taken(WordWeights(without_padding(read.summed, words), frame.keys, read.signed), frame)
         if not found.finite():
-            raise SweepError(
-                f"Attention at {read.key!r} is NaN or infinite in head {found.broken()}; leave that layer out, or run "
-                "the model in float32."
-            )
+            raise no_numbers(read.key, found.broken())
         for what, array in found.arrays().items():
             self._add(f"{group}/{what}/{number}", array)
 
@@ -314,9 +310,3 @@ def _tall(name: str, array: Array, facts: Mapping[str, Any]) -> Array:
     if axis not in ("kinds", "tags"):
         return array
     return np.concatenate([array, np.zeros((len(facts[axis]) - len(array), *array.shape[1:]), array.dtype)])
-
-
-def _without_padding(weights: Tensor, words: Words) -> Tensor:
-    """Weights with zeros for queries and keys that are padding."""
-    real = words.mask.to(weights.device).bool()
-    return torch.where((real[:, None, :, None] & real[:, None, None, :]), weights, torch.zeros_like(weights))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pellucid.collect.collector import Accumulator, Collector, Patterns, Setting
+from pellucid.collect.plan import KEPT_WORDS
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import added, by_group, total_of
 from pellucid.collect.words import Words, word_labels
@@ -27,7 +30,9 @@ class NearestTokens(Collector):
 
     `maps` is a safetensors file with maps by name (`identity` needs none), see `Maps`; `names` are those to use. Chance
     is the share of a text's places that hold the id. Counts are kept by the `label` of the word and by how often the
-    corpus has it. All tokens of a text are candidates; special ones are not asked about unless the sweep counts them.
+    corpus has it: `counts` is a JSON file with the words, in small letters, that it has twice or more, else the most
+    frequent words of the sweep's own corpus tell. All tokens of a text are candidates; special ones are not asked about
+    unless the sweep counts them.
     """
 
     kind: ClassVar[str] = "nearest-tokens"
@@ -35,6 +40,7 @@ class NearestTokens(Collector):
     to: str = field(default="resid.0", kw_only=True)
     names: tuple[str, ...] = field(default=("identity",), kw_only=True)
     maps: str | None = field(default=None, kw_only=True)
+    counts: str | None = field(default=None, kw_only=True)
     label: str = field(default="upos", kw_only=True)
     groups: bool = field(default=True, kw_only=True)
 
@@ -43,8 +49,10 @@ class NearestTokens(Collector):
         return (self.to, *((self.sites,) if isinstance(self.sites, str) else self.sites))
 
     def open(self, setting: Setting) -> Accumulator:
-        frequent = {} if setting.pilot is None else dict(setting.pilot.facts["frequent"])
-        return _Nearest(self, setting, frequent)
+        if self.counts is not None:
+            return _Nearest(self, setting, Frequencies(json.loads(Path(self.counts).read_text(encoding="utf-8"))))
+        known = None if setting.pilot is None else setting.pilot.facts["frequent"]
+        return _Nearest(self, setting, Frequencies(known, most=KEPT_WORDS) if known else None)
 
     def foreseen(self, frequent: Mapping[str, int]) -> State | None:
         return State({}, {"frequent": dict(frequent)})
@@ -55,6 +63,25 @@ class NearestTokens(Collector):
     def view(self, state: State, setting: Setting) -> NearestView:
         parts = by_group(state.arrays)
         return NearestView(tuple(state.facts["keys"]), tuple(state.facts["measures"]), total_of(parts), parts)
+
+
+class Frequencies:
+    """The class of every word by how often a corpus has it; words that are not counted have one time.
+
+    Where only the `most` frequent words were kept, a word beyond them is as rare as the rarest of these, or rarer.
+    """
+
+    def __init__(self, counts: Mapping[str, int], *, most: int | None = None) -> None:
+        self._counts = counts
+        least = min(counts.values(), default=1) if most is not None and len(counts) >= most else 1
+        self._beyond = "once" if least == 1 else f"{least} or fewer"
+
+    def name_of(self, word: str) -> str:
+        """The name of a word's class."""
+        if word not in self._counts:
+            return self._beyond
+        count = self._counts[word]
+        return next(name for name, most in FREQUENCIES.items() if most is None or count <= most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +130,11 @@ class NearestView:
     def in_class(self, of: str, value: str) -> tuple[Array, Array, int]:
         """Rates [measure, site], chance [site] and tokens of one class."""
         found = self._shares(f"{of}:{value}")
-        return found[:-1], found[-1], int(self.sums[f"{of}:{value}"][0, -1])
+        return found[:-1], found[-1], self.size_of(of, value)
+
+    def size_of(self, of: str, value: str) -> int:
+        """Tokens of one class; 0 where it was not met."""
+        return int(self.sums[f"{of}:{value}"][0, -1]) if f"{of}:{value}" in self.sums else 0
 
     def _shares(self, name: str) -> Array:
         if not self.n:
@@ -143,12 +174,13 @@ class Maps:
 class _Nearest(Accumulator):
     """Counts by site; states wait for the site that they are compared with."""
 
-    def __init__(self, asked: NearestTokens, setting: Setting, frequent: Mapping[str, int]) -> None:
+    def __init__(self, asked: NearestTokens, setting: Setting, frequencies: Frequencies | None) -> None:
         (self._to,) = setting.keys(asked.to)
         self._keys = tuple(key for key in setting.keys(asked.sites) if key != self._to)
-        self._asked, self._frequent = asked, frequent
+        self._asked, self._frequencies = asked, frequencies
         self._maps = Maps(asked.maps, setting.device)
         self._target: Tensor | None = None
+        self._left = set(self._keys)
         self._waiting: dict[str, Tensor] = {}
         self._arrays: dict[str, Array] = {}
 
@@ -161,9 +193,10 @@ class _Nearest(Accumulator):
             return
         for name, states in self._waiting.items():
             self._count(name, states, self._target, words)
+            self._left.discard(name)
         self._waiting.clear()
-        if key == self._keys[-1]:
-            self._target = None
+        if not self._left:  # all of this batch: the next one brings its own
+            self._target, self._left = None, set(self._keys)
 
     def _count(self, key: str, states: Tensor, target: Tensor, words: Words) -> None:
         number, size = self._keys.index(key), len(self._asked.names) * len(DISTANCES) + 2
@@ -173,7 +206,9 @@ class _Nearest(Accumulator):
                 continue
             real = words.mask[text].bool().to(states.device)
             ids = words.batch.ids[text].to(states.device)
-            told = self._found(key, states[text].float(), target[text].float(), ids, real, places.to(states.device))
+            own, inputs = states[text].float()[places.to(states.device)], target[text].float()[real]
+            check_states({key: own, self._to: inputs})
+            told = self._found(key, own, inputs, ids[places.to(states.device)], ids[real])
             new: dict[str, Array] = {}
             for name, chosen in names.items():
                 sums = np.zeros((len(self._keys), size))
@@ -181,17 +216,19 @@ class _Nearest(Accumulator):
                 new[f"{group}/{name}"] = sums
             self._arrays = added(self._arrays, new)
 
-    def _found(self, key: str, states: Tensor, target: Tensor, ids: Tensor, real: Tensor, places: Tensor) -> Array:
-        """Hits of every map and distance, chance and 1 for every token asked about, [tokens, measures + 2]."""
-        inputs, own = target[real], ids[real]
-        same = ids[places][:, None] == own  # [tokens, candidates]
+    def _found(self, key: str, states: Tensor, inputs: Tensor, ids: Tensor, among: Tensor) -> Array:
+        """Hits of every map and distance, chance and 1 for every token asked about, [tokens, measures + 2].
+
+        `states` and `ids` are those of the tokens, `inputs` and `among` those of all candidates.
+        """
+        same = ids[:, None] == among  # [tokens, candidates]
         columns: list[Tensor] = []
         for name in self._asked.names:
-            mapped = self._maps(name, key, states[places])
+            mapped = self._maps(name, key, states)
             unit = torch.nn.functional.normalize
             nearness = unit(mapped) @ unit(inputs).T, -torch.cdist(mapped, inputs)
             columns += [same.gather(1, near.argmax(1, keepdim=True))[:, 0] for near in nearness]
-        columns += [same.double().mean(1), torch.ones(len(places), device=ids.device)]
+        columns += [same.double().mean(1), torch.ones(len(ids), device=ids.device)]
         return torch.stack([column.double() for column in columns], dim=1).cpu().numpy()
 
     def _tokens(self, words: Words) -> list[tuple[Tensor, dict[str, Array]]]:
@@ -215,17 +252,23 @@ class _Nearest(Accumulator):
                 continue
             if labels[word] is not None:
                 kept.setdefault(f"label:{labels[word]}", []).append(row)
-            if self._frequent:
-                kept.setdefault(f"frequency:{self._class(str(spelt[word]))}", []).append(row)
+            if self._frequencies is not None:
+                kept.setdefault(f"frequency:{self._frequencies.name_of(str(spelt[word]))}", []).append(row)
         return places, {name: np.array(rows) for name, rows in kept.items()}
-
-    def _class(self, word: str) -> str:
-        count = self._frequent.get(word, 1)
-        return next(name for name, most in FREQUENCIES.items() if most is None or count <= most)
 
     def state(self) -> State:
         measures = [f"{name} {distance}" for name in self._asked.names for distance in DISTANCES]
         return State(self._arrays, {"keys": list(self._keys), "measures": measures})
+
+
+def check_states(states: Mapping[str, Tensor]) -> None:
+    """Raises where the states of a site are NaN or infinite."""
+    for key, tensor in states.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise SweepError(
+                f"States at {key!r} are NaN or infinite, so tokens cannot be told from them; leave that layer out, or "
+                "run the model in float32."
+            )
 
 
 def check_names(names: tuple[str, ...]) -> None:

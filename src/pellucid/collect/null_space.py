@@ -1,8 +1,9 @@
-"""What a head's output leaves open about its attention: null spaces, effective attention, and a second pattern.
+"""What a head's output leaves open about its attention: null spaces and effective attention.
 
 A head's output at a query is o = Σ_j a_j·v_j. Whatever can be added to the weights a without changing o lies in the
-left null space of the values V [keys, d] that the query may see (Brunner et al. 2020). The head's output projection
-adds nothing to it as long as its d columns are independent, so that V stands for T = V·W_H. All is in float64.
+left null space of the values V [keys, d] that the query may see (Brunner et al. 2020). As long as the d rows of the
+head's output projection W_H are independent, V stands for T = V·W_H; where they are not, give `output_space.through` of
+V in its place. All is in float64.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ EPS = torch.finfo(torch.float64).eps
 TINY = torch.finfo(torch.float64).tiny
 SAFE = 1e-8
 """The least squared pivot, as a share of the trace, with which values count as independent without a closer look."""
-STILL = 1e-6
-"""The length of a part of a unit vector below which it counts as none."""
-SLIGHT = 1e-3
-"""How much less than the largest weight of a query others are aimed at."""
 NEAR = 100.0
-"""How many times the cut the smallest eigenvalue that counts must be for a rank to be sure."""
+"""How many times the cut the smallest eigenvalue that counts, and the cut the largest that does not, must be for a rank
+to be sure."""
+_AT_ONCE = 2**23
 
 
 Part = tuple[Tensor, Tensor, Tensor]
+Ranks = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +35,20 @@ class Space:
     """The null space of what each query of each head sees; every tensor is [heads, queries].
 
     `sees` are keys in sight, `rank` of their values and `rank_with_sum` of [values, 1], which a pattern that keeps its
-    row sums must respect. `margin` is the smallest eigenvalue of VᵀV that counts, over the cut n·ε·λ_max below which it
-    would not: where it is small, the rank is a matter of the cut.
+    row sums must respect. The gap of a rank: `over` is the smallest eigenvalue of VᵀV that counts over the cut
+    n·ε·λ_max below which it would not (infinite where it is so by far), `under` the cut over the largest one that does
+    not count (infinite where there is none); `over_with_sum` and `under_with_sum` are those of [values, 1]. `rounding`
+    is how many times the cut the rounding of the values' own numbers reaches, which is far in half precision.
     """
 
     sees: Tensor
     rank: Tensor
     rank_with_sum: Tensor
-    margin: Tensor
+    over: Tensor
+    under: Tensor
+    over_with_sum: Tensor
+    under_with_sum: Tensor
+    rounding: float
 
     @property
     def free(self) -> Tensor:
@@ -56,8 +62,13 @@ class Space:
 
     @property
     def uncertain(self) -> Tensor:
-        """Whether the rank hangs on the cut: an eigenvalue that counts lies within `NEAR` times it."""
-        return self.margin < NEAR
+        """Whether one of both ranks hangs on the cut, or on how the values were rounded."""
+        over, under = (torch.minimum(*pair) for pair in self._gaps)
+        return (over < max(NEAR, self.rounding)) | (under < NEAR)
+
+    @property
+    def _gaps(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        return (self.over, self.over_with_sum), (self.under, self.under_with_sum)
 
 
 def in_sight(pattern: Tensor) -> Tensor:
@@ -96,88 +107,64 @@ def effective(pattern: Tensor, values: Tensor) -> Tensor:
     return projected(weights, values_of_heads(values.double(), len(weights)), in_sight(pattern))
 
 
-def space(pattern: Tensor, values: Tensor) -> Space:
-    """Ranks and null-space dimensions for every head and query; see `Space`."""
+def space(pattern: Tensor, values: Tensor, *, dtype: torch.dtype | None = None) -> Space:
+    """Ranks and null-space dimensions for every head and query; see `Space`.
+
+    `dtype` is the precision that the values were computed in (default: their own).
+    """
     check_numbers(pattern, values)
     heads, queries = pattern.shape[:2]
     v, sight = values_of_heads(values.double(), heads), in_sight(pattern)
-    rank, margin = _ranks(v, sight)
-    with_sum, _ = _ranks(with_ones(v), sight)
-    return Space(sight.sum(-1).expand(heads, queries), rank, with_sum, margin)
+    noise = torch.finfo(dtype or values.dtype).eps ** 2
+    safe = max(SAFE, v.shape[1] * noise)
+    rank, over, under = _ranks(v, sight, safe)
+    with_sum, over_with_sum, under_with_sum = _ranks(with_ones(v), sight, safe)
+    sees = sight.sum(-1).expand(heads, queries)
+    return Space(sees, rank, with_sum, over, under, over_with_sum, under_with_sum, noise / EPS)
 
 
-def margins(pattern: Tensor, values: Tensor, head: int) -> Tensor:
-    """The smallest eigenvalue of one head's VᵀV that counts, over the cut, [queries]: near 1, a rank is a matter of it.
+def gaps(pattern: Tensor, values: Tensor, head: int) -> dict[str, Tensor]:
+    """`over`, `under`, `over_with_sum` and `under_with_sum` of one head, [queries] each: near 1, a rank hangs on the
+    cut.
 
-    `space` tells it only where a rank is not safe by far; here it is worked out for every query.
+    `space` tells them only where a rank is not safe by far; here they are worked out for every query.
     """
-    found = torch.empty(pattern.shape[1], dtype=torch.float64, device=pattern.device)
-    own = values_of_heads(values.double(), len(pattern))[head : head + 1]
-    for rows, keys, grams in _grams(in_sight(pattern), own):
-        found[rows] = _counted(grams, keys.sum(-1))[1][0]
-    return found
-
-
-def second_pattern(pattern: Tensor, values: Tensor, *, seed: int = 0) -> Tensor:
-    """Another true attention pattern with the same output and row sums, [heads, queries, keys].
-
-    It is A + ε·N with N random in the left null space of [V, 1] of the keys that a query sees, and ε the largest number
-    (of either sign) that leaves every weight at 0 or more. Where the null space is empty, the row stays as it is.
-    """
-    check_numbers(pattern, values)
-    weights, sight = pattern.double(), in_sight(pattern)
-    values = with_ones(values_of_heads(values.double(), len(weights)))
-    drawn = torch.randn(weights.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    drawn = drawn.to(weights.device) * sight
-    free = drawn - projected(drawn, values, sight)
-    empty = free.norm(dim=-1, keepdim=True) < STILL * drawn.norm(dim=-1, keepdim=True)
-    ahead = torch.where(free < 0, weights / (-free).clamp(min=TINY), torch.inf).amin(-1, keepdim=True)
-    behind = torch.where(free > 0, weights / free.clamp(min=TINY), torch.inf).amin(-1, keepdim=True)
-    step = torch.where(ahead >= behind, ahead, -behind)
-    still = empty | ~torch.isfinite(step)
-    return torch.where(still, weights, (weights + torch.where(still, 0.0, step) * free).clamp(min=0))
-
-
-def far_pattern(pattern: Tensor, values: Tensor, head: int) -> Tensor:
-    """Another true attention pattern of one head with the same output and row sums, far from its own, [queries, keys].
-
-    Each row gives up as much as it can of its largest weight: it moves in the left null space of [V, 1] towards less of
-    it until a weight is 0, leaves that key out, and goes on until nothing is free. Where it is free in others alone,
-    these move.
-    """
-    check_numbers(pattern, values)
-    weights, sight = pattern[head].double(), in_sight(pattern)
-    values = with_ones(values_of_heads(values.double(), len(pattern))[head : head + 1])
-    found = weights.clone()
-    aim = -torch.nn.functional.one_hot(weights.argmax(-1), weights.shape[-1]).to(weights)
-    lots = torch.rand(weights.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    aim -= SLIGHT * lots.to(weights)  # where the largest weight is determined, others move
-    for _ in range(weights.shape[-1]):
-        support = sight & (found > 0)
-        wanted = aim * support
-        free = wanted - projected(wanted[None], values, support)[0]
-        free -= projected(free[None], values, support)[0]  # once more: what is short has lost digits
-        still = free.norm(dim=-1, keepdim=True) < STILL
-        if bool(still.all()):
-            break
-        room = torch.where(free < 0, found / (-free).clamp(min=TINY), torch.inf)
-        step, first = room.min(-1, keepdim=True)
-        moved = (found + torch.where(still, 0.0, step) * free * support).clamp(min=0)
-        found = torch.where(still, found, moved.scatter(-1, first, 0.0))
+    own, sight = values_of_heads(values.double(), len(pattern))[head : head + 1], in_sight(pattern)
+    found: dict[str, Tensor] = {}
+    for end, v in (("", own), ("_with_sum", with_ones(own))):
+        _, over, under = _ranks(v, sight, torch.inf)
+        found |= {f"over{end}": over[0], f"under{end}": under[0]}
     return found
 
 
 def projected(rows: Tensor, values: Tensor, sight: Tensor) -> Tensor:
-    """Rows [heads, queries, keys] projected on what the values [heads, keys, d] in `sight` [queries, keys] span."""
+    """Rows [heads, queries, keys] projected on what the values [heads, keys, d] in `sight` span.
+
+    `sight` is [queries, keys] for all heads, or [heads, queries, keys].
+    """
+    if sight.dim() == 3:
+        return _by_head(rows, values, sight)
     if bool(sight.all()):
         return _by_all(rows, values)
     ends = _prefix_ends(sight)
     if ends is not None:
         return _by_prefix(rows, values, sight, ends)
     found = torch.zeros_like(rows)
-    for chosen, keys, grams in _grams(sight, values):
-        solved = _solved(grams, (rows[:, chosen] * keys) @ values, keys.sum(-1))
-        found[:, chosen] = (solved @ values.transpose(-1, -2)) * keys
+    for heads, chosen, keys, grams in _grams(sight, values):
+        solved = _solved(grams, (rows[heads, chosen] * keys) @ values[heads], keys.sum(-1))
+        found[heads, chosen] = (solved @ values[heads].transpose(-1, -2)) * keys
+    return found
+
+
+def _by_head(rows: Tensor, values: Tensor, sight: Tensor) -> Tensor:
+    """The same where heads see different keys; those that see all that any head sees are taken together."""
+    found, whole = torch.zeros_like(rows), sight.any(0)
+    same = (sight == whole).flatten(1).all(1)
+    if bool(same.any()):
+        found[same] = projected(rows[same], values[same], whole)
+    for head in (~same).nonzero()[:, 0].tolist():
+        one = slice(head, head + 1)
+        found[one] = projected(rows[one], values[one], sight[head])
     return found
 
 
@@ -191,7 +178,7 @@ def _by_all(rows: Tensor, values: Tensor) -> Tensor:
     if bool(rest.any()):
         v = values[rest]
         grams = v.transpose(-1, -2) @ v
-        back = _inverse(grams, torch.tensor(float(count), device=v.device)) @ v.transpose(-1, -2)
+        back = inverse(grams, torch.tensor(float(count), device=v.device)) @ v.transpose(-1, -2)
         found[rest] = (rows[rest] @ v) @ back
     return found
 
@@ -203,45 +190,71 @@ def _by_prefix(rows: Tensor, values: Tensor, sight: Tensor, ends: Tensor) -> Ten
     Cholesky's decomposition wherever that is safe by far, and by eigenvalues elsewhere.
     """
     prefixes = _Prefixes(values, sight, ends)
-    mixed = (rows * sight) @ values
+    rows = rows * sight
+    mixed = rows @ values
     new = torch.zeros_like(mixed)
     for head, row, grams in prefixes.left():
         new[head, row] = _solved_safely(grams, mixed[head, row], ends[row])
     return torch.where(prefixes.alone[..., None], rows, (new @ values.transpose(-1, -2)) * sight)
 
 
-def _ranks(v: Tensor, sight: Tensor) -> tuple[Tensor, Tensor]:
-    """The rank of what each query sees of the values [heads, keys, d], and the margin of it, [heads, queries] each."""
+def _ranks(v: Tensor, sight: Tensor, safe: float) -> Ranks:
+    """The rank of what each query sees of the values [heads, keys, d], and how far the smallest eigenvalue that counts
+    is over the cut and the largest that does not under it, [heads, queries] each; infinite where it is `safe`."""
     shape = (len(v), len(sight))
     rank = torch.zeros(shape, dtype=torch.long, device=v.device)
-    margin = torch.full(shape, torch.inf, dtype=torch.float64, device=v.device)
+    over = torch.full(shape, torch.inf, dtype=torch.float64, device=v.device)
     ends = _prefix_ends(sight)
     if ends is None:
-        for rows, keys, grams in _grams(sight, v):
-            rank[:, rows], margin[:, rows] = _counted(grams, keys.sum(-1))
-        return rank, margin
-    prefixes = _Prefixes(v, sight, ends)
-    rank = torch.where(prefixes.alone, ends, rank)
-    for head, row, grams in prefixes.left():
-        factors, failed = torch.linalg.cholesky_ex(grams)
-        rest = ~((failed == 0) & (_least(factors, grams) > SAFE))
-        rank[head, row] = grams.shape[-1]
-        few, few_margin = _counted(grams[rest][None], ends[row[rest]])
-        rank[head[rest], row[rest]], margin[head[rest], row[rest]] = few[0], few_margin[0]
-    return rank, margin
+        for heads, rows, keys, grams in _grams(sight, v):
+            rank[heads, rows], over[heads, rows] = _counted(grams, keys.sum(-1))
+    else:
+        prefixes = _Prefixes(v, sight, ends, safe)
+        rank = torch.where(prefixes.alone, ends, rank)
+        for head, row, grams in prefixes.left():
+            factors, failed = torch.linalg.cholesky_ex(grams)
+            rest = ~((failed == 0) & (_least(factors, grams) > safe))
+            rank[head, row] = grams.shape[-1]
+            few, few_over = _counted(grams[rest][None], ends[row[rest]])
+            rank[head[rest], row[rest]], over[head[rest], row[rest]] = few[0], few_over[0]
+    return rank, over, _under(v, sight, rank)
+
+
+def _under(v: Tensor, sight: Tensor, rank: Tensor) -> Tensor:
+    """The cut over the largest squared singular value that does not count, [heads, queries]; infinite without any.
+
+    Eigenvalues of VᵀV are as far off as the cut is near; those that do not count are told by the values themselves.
+    """
+    found = torch.full(rank.shape, torch.inf, dtype=torch.float64, device=v.device)
+    count = sight.sum(-1)
+    alike = bool((sight == sight[:1]).all())  # then one query stands for all
+    left = (rank < count.clamp(max=v.shape[-1])).nonzero()
+    left = left[left[:, 1] == 0] if alike else left[left[:, 1].argsort(stable=True)]
+    for start in range(0, len(left), 64):  # of like length, where queries see prefixes
+        head, row = left[start : start + 64].unbind(1)
+        keys = sight[row].any(0)
+        squares = torch.linalg.svdvals(v[head][:, keys] * sight[row][:, keys, None]).square()
+        cut = (count[row] * EPS * squares[:, 0]).clamp(min=TINY)
+        largest = squares.gather(1, rank[head, row][:, None])[:, 0]
+        told = torch.where(squares[:, 0] > 0, cut / largest.clamp(min=TINY), torch.inf)
+        if alike:
+            found[head] = told[:, None]
+        else:
+            found[head, row] = told
+    return found
 
 
 class _Prefixes:
     """Queries that see prefixes of the keys: whose values are independent, and the sums v·vᵀ of the others."""
 
-    def __init__(self, values: Tensor, sight: Tensor, ends: Tensor) -> None:
+    def __init__(self, values: Tensor, sight: Tensor, ends: Tensor, safe: float = SAFE) -> None:
         self._v = values[:, sight.any(0)]  # [heads, n, d]
         self._ends = ends
         few = min(self._v.shape[1:])
         first = self._v[:, :few]
-        safe = _pivots(first @ first.transpose(-1, -2)).cummin(-1).values > SAFE
+        known = _pivots(first @ first.transpose(-1, -2)).cummin(-1).values > safe
         independent = torch.zeros(len(values), self._v.shape[1] + 1, dtype=torch.bool, device=values.device)
-        independent[:, 0], independent[:, 1 : few + 1] = True, safe
+        independent[:, 0], independent[:, 1 : few + 1] = True, known
         self.alone = independent[:, ends]
         """Where weights are determined by the output, [heads, queries]."""
 
@@ -253,7 +266,7 @@ class _Prefixes:
             if not len(rows):
                 continue
             sums = (v[:, :, None] * v[:, None, :]).cumsum(0)  # [n, d, d]
-            for part in rows.split(max(1, 2**23 // width**2)):
+            for part in rows.split(max(1, _AT_ONCE // width**2)):
                 yield torch.full_like(part, head), part, sums[self._ends[part] - 1]
 
 
@@ -270,28 +283,30 @@ def _prefix_ends(sight: Tensor) -> Tensor | None:
     return counts
 
 
-def _grams(sight: Tensor, v: Tensor) -> list[Part]:
-    """Parts of the queries, the keys [queries or 1, keys] that they see, and Σ v·vᵀ over these, [heads, …, d, d]."""
+def _grams(sight: Tensor, v: Tensor) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+    """Some heads, some of their queries, the keys [queries or 1, keys] in sight, and Σ v·vᵀ over these, [.., d, d]."""
     everywhere = torch.arange(len(sight), device=v.device)
     if bool((sight == sight[:1]).all()):
         seen = v * sight[0, :, None]
-        return [(everywhere, sight[:1], (seen.transpose(-1, -2) @ seen)[:, None])]
+        yield slice(None), everywhere, sight[:1], (seen.transpose(-1, -2) @ seen)[:, None]
+        return
     width = v.shape[-1]
-    products = (v[..., :, None] * v[..., None, :]).flatten(2)  # [heads, keys, d·d]
-    return [
-        (rows, sight[rows], (sight[rows].double() @ products).unflatten(-1, (width, width)))
-        for rows in everywhere.split(max(1, 2**24 // (len(v) * width * width)))
-    ]
+    for head, own in enumerate(v):
+        products = (own[:, :, None] * own[:, None, :]).flatten(1)  # [keys, d·d], of one head at a time
+        for rows in everywhere.split(max(1, 2**24 // width**2)):
+            grams = (sight[rows].double() @ products).unflatten(-1, (width, width))
+            yield slice(head, head + 1), rows, sight[rows], grams[None]
 
 
 def with_ones(v: Tensor) -> Tensor:
     """Values with a column of ones, as long as the values are, so that the cut means the same for both."""
-    scale = v.square().sum(-1).mean(-1).sqrt().clamp(min=TINY)[:, None, None]
+    scale = v.square().sum(-1).mean(-1).sqrt()
+    scale = torch.where(scale > 0, scale, 1.0)[:, None, None]
     return torch.cat([v, torch.ones_like(v[..., :1]) * scale], dim=-1)
 
 
 def _counted(grams: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Ranks and margins of G [heads, queries, d, d] over `count` [queries] keys."""
+    """Ranks of G [heads, queries, d, d] over `count` [queries] keys, and the smallest that counts over the cut."""
     spectrum = torch.linalg.eigvalsh(grams)
     kept = _kept(spectrum, count)
     return kept.sum(-1), torch.where(kept, spectrum / _cut(spectrum, count), torch.inf).amin(-1)
@@ -309,8 +324,8 @@ def _kept(spectrum: Tensor, count: Tensor) -> Tensor:
     return (spectrum > _cut(spectrum, count)) & at_most
 
 
-def _inverse(grams: Tensor, count: Tensor) -> Tensor:
-    """G⁺ of G [heads, d, d] over `count` keys."""
+def inverse(grams: Tensor, count: Tensor) -> Tensor:
+    """G⁺ of G [.., d, d] over `count` keys."""
     spectrum, vectors = torch.linalg.eigh(grams)
     inverse = torch.where(_kept(spectrum, count), 1 / spectrum, 0.0)
     return (vectors * inverse[..., None, :]) @ vectors.transpose(-1, -2)

@@ -44,6 +44,19 @@ def check_lengths(key: str, tensor: Tensor, words: Words) -> None:
         )
 
 
+def without_padding(weights: Tensor, words: Words) -> Tensor:
+    """Weights with zeros for queries and keys that are padding, which may hold anything."""
+    real = words.mask.to(weights.device).bool()
+    return torch.where((real[:, None, :, None] & real[:, None, None, :]), weights, torch.zeros_like(weights))
+
+
+def no_numbers(key: str, head: int) -> SweepError:
+    """The error for attention that is no number."""
+    return SweepError(
+        f"Attention at {key!r} is NaN or infinite in head {head}; leave that layer out, or run the model in float32."
+    )
+
+
 class WordKeys:
     """What the queries of one batch may look at: words, single special tokens, and which key is what."""
 

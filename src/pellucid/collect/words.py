@@ -239,10 +239,11 @@ class Words:
         """Rows [N, width] in float32 of a tensor [B, T, d] or [B, H, T, d], one for each of `places`."""
         if tensor.dim() == 4:
             tensor = tensor.transpose(1, 2)
-        gather = self._gather(tensor.device)
-        result = tensor[gather.first].flatten(1).float()
-        for target, rows, places in gather.later:  # each word at most once per rank, so the order of its sum is fixed
-            result[target] += tensor[rows, places].flatten(1).float()
+        gather, length, flat = self._gather(tensor.device), tensor.shape[1], tensor.flatten(0, 1).flatten(1)
+        row, place = gather.first
+        result = flat.index_select(0, row * length + place).float()
+        for target, row, place in gather.later:  # each word at most once per rank, so the order of its sum is fixed
+            result.index_add_(0, target, flat.index_select(0, row * length + place).float())
         if gather.pieces is not None:
             result /= gather.pieces
         return result

@@ -1,6 +1,7 @@
 """Identifiability: what attention and hidden states can and cannot tell."""
 
-from pellucid.collect.null_space import Space, effective, far_pattern, second_pattern, space
+from pellucid.collect.null_space import Space, effective, space
+from pellucid.collect.other_patterns import far_pattern, second_pattern
 from pellucid.identifiability.attention_freedom import AttentionIdentifiability, attention
 from pellucid.identifiability.attention_reach import AttentionReach, reachable, when_unique
 from pellucid.identifiability.flow_agreement import FlowAgreement, flow_agreement

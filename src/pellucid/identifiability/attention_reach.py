@@ -11,10 +11,13 @@ import torch
 
 from pellucid.collect.freedom import EDGES
 from pellucid.collect.null_space import check_numbers, in_sight
-from pellucid.errors import ModelError
+from pellucid.collect.output_space import OutputSpace, deficient
+from pellucid.collect.output_space import told as outputs_told
+from pellucid.errors import ModelError, TextError
 from pellucid.heads.roles.layers import stacked
 from pellucid.identifiability.attention_freedom import CLASSES, patterns_with_values
 from pellucid.identifiability.key_space import Reach, reach
+from pellucid.identifiability.notes import notes_table, rounding_told
 from pellucid.model.sites import expand
 from pellucid.results import Array, Coordinate, Provenance, Result, ResultError, Table
 from pellucid.uncertainty import over_documents
@@ -43,7 +46,8 @@ class AttentionReach(Result):
     Tables: `widths` (of values and keys in every layer, and up to how many keys in sight weights are unique),
     `lengths` (both shares of unique queries by the keys that a query sees), `when` (the share of unique queries of a
     whole text by its length, with values in general position), `heads` (the share of queries whose rank hangs on the
-    cut). Where a layer has fewer heads than others, the values of those it has not are NaN.
+    cut), `notes` (what was cut or left out). Where a layer has fewer heads than others, the values of those it has not
+    are NaN.
     """
 
     kind: ClassVar[str] = "identifiability.reachable"
@@ -55,10 +59,12 @@ class AttentionReach(Result):
 
 @dataclass(frozen=True, eq=False)
 class _Text:
-    """Sums of one text: `sums` [measure + 2, layer, head] with queries and open ones last, `even` the same in general
-    position, `classes` [layer, head, class, (queries, unique, unique with keys)] and `uncertain` [layer, head]."""
+    """Sums of one text: `sums` [measure + 2, layer, head] with queries and those with a second attention last, `even`
+    the same in general position, `classes` [class, (queries, unique, unique with keys), layer, head] and `uncertain`
+    [layer, head]; `cut` where it is longer than the model reads."""
 
     document: str
+    cut: bool
     sums: Array
     even: Array
     classes: Array
@@ -72,14 +78,18 @@ def reachable(model: Model, corpus: Corpus, *, sentences: int = 40, queries: int
     A head's weights are a softmax of q·k_j: whatever the query, their logarithms stay in what the keys in sight span,
     up to a constant. Counted are dimensions in which a change of the query moves the weights but not the output, and
     whether the second attention of `second_pattern` (half-way) lies within that span. With d_k ≤ d_v nothing is
-    expected to be left open near the weights; weights far from them that also give the output are not looked for.
+    expected to be left open near the weights; weights far from them that also give the output are not looked for. Texts
+    over the model's limit are cut there.
     """
     if sentences < 1 or queries < 1:
         raise ModelError(f"sentences={sentences} and queries={queries} leave nothing to look at; give 1 or more.")
     sites = _sites(model)
-    texts = list(_texts(model, sites, list(corpus.take(sentences)), queries, seed))
+    lost = deficient(model, sites)
+    given = list(corpus.take(sentences))
+    texts = list(_texts(model, sites, given, queries, seed, OutputSpace(lost)))
     if not texts:
-        raise ResultError(f"No text of {corpus.name!r} has a word and fits into the model, so nothing can be told.")
+        raise ResultError(f"No text of {corpus.name!r} has a word that the model reads, so nothing can be told.")
+    notes = [*_lengths_told(texts, len(given)), *outputs_told(lost), *rounding_told(str(model.hf.dtype))]
     values, interval = over_documents(
         np.stack([text.sums for text in texts]), [text.document for text in texts], _means
     )
@@ -106,8 +116,15 @@ def reachable(model: Model, corpus: Corpus, *, sentences: int = 40, queries: int
             facts,
             seed=seed,
         ),
-        tables=_tables(model, sites, texts, axes),
+        tables={**_tables(model, sites, texts, axes), **notes_table(notes)},
     )
+
+
+def _lengths_told(texts: Sequence[_Text], given: int) -> list[str]:
+    """What is to be said of texts that were cut or passed over."""
+    cut = sum(text.cut for text in texts)
+    lines = [f"{cut} of {len(texts)} texts are cut at the model's limit."] if cut else []
+    return lines + ([f"{given - len(texts)} texts have no word and are left out."] if len(texts) < given else [])
 
 
 def _sites(model: Model) -> tuple[Site, ...]:
@@ -141,19 +158,28 @@ def keys_do_not_tell(model: Model, sites: Sequence[Site]) -> str | None:
 
 
 def _texts(
-    model: Model, sites: Sequence[Site], sentences: Sequence[Sentence], queries: int, seed: int
+    model: Model, sites: Sequence[Site], sentences: Sequence[Sentence], queries: int, seed: int, outputs: OutputSpace
 ) -> Iterator[_Text]:
-    """Every text that fits into the model and has a word."""
+    """Every text that has a word, cut at the model's limit."""
     read = [site.beside(kind) for site in sites for kind in ("pattern", "value", "key")]
     for number, sentence in enumerate(sentences):
-        batch = model.tokenize([sentence.text])
+        batch, cut = read_text(model, sentence.text)
         counted = (~batch.special[0] & batch.mask[0].bool()).nonzero()[:, 0].cpu()
-        if not len(counted) or (model.limit is not None and int(batch.mask.sum()) > model.limit):
+        if not len(counted):
             continue
         spread = np.unique(np.linspace(0, len(counted) - 1, min(queries, len(counted))).round().astype(int))
         run = model.run(batch, read, logits=False)
-        parts = [_layer(run, site, counted[torch.from_numpy(spread)], seed + number) for site in sites]
-        yield _Text(sentence.document, *(stacked_last(each) for each in zip(*parts, strict=True)))
+        rows = counted[torch.from_numpy(spread)]
+        parts = [_layer(run, site, rows, seed + number, outputs) for site in sites]
+        yield _Text(sentence.document, cut, *(stacked_last(each) for each in zip(*parts, strict=True)))
+
+
+def read_text(model: Model, text: str) -> tuple[Any, bool]:
+    """A text as a batch, cut at the model's limit, and whether it was cut."""
+    try:
+        return model.tokenize([text]), False
+    except TextError:
+        return model.tokenize([text], truncate=True), True
 
 
 def stacked_last(parts: Sequence[Array]) -> Array:
@@ -161,14 +187,17 @@ def stacked_last(parts: Sequence[Array]) -> Array:
     return stacked(parts, axis=-2)
 
 
-def _layer(run: Any, site: Site, rows: torch.Tensor, seed: int) -> tuple[Array, Array, Array, Array]:
+def _layer(
+    run: Any, site: Site, rows: torch.Tensor, seed: int, outputs: OutputSpace
+) -> tuple[Array, Array, Array, Array]:
     """One layer's sums, those in general position, classes [class, 3, head] and uncertain queries [head]."""
     pattern, values, keys = (run[site.beside(kind)][0] for kind in ("pattern", "value", "key"))
     check_numbers(pattern[:, rows], values, str(site))
     chosen = pattern[:, rows.to(pattern.device)]
-    told = reach(chosen, values, keys, seed=seed)
+    passed = outputs.through(str(site), values, len(chosen))
+    told = reach(chosen, passed, keys, seed=seed, dtype=values.dtype)
     sees = in_sight(chosen).sum(-1).cpu().numpy()  # [queries]
-    own, open_ = _measured(told), (told.free > 0).cpu().numpy()  # [measure, head, query], [head, query]
+    own, open_ = _measured(told), _others(told).cpu().numpy()  # [measure, head, query], [head, query]
     even = _general(sees, values.shape[-1], keys.shape[-1])  # [measure, query]
     places = np.searchsorted(EDGES, sees)
     counts = np.stack([np.ones_like(own[0]), own[0], own[1]])  # [3, head, query]
@@ -179,6 +208,11 @@ def _layer(run: Any, site: Site, rows: torch.Tensor, seed: int) -> tuple[Array, 
     return sums, np.repeat(general[:, None], len(chosen), axis=1), classes, told.uncertain.sum(-1).cpu().numpy() + 0.0
 
 
+def _others(told: Reach) -> torch.Tensor:
+    """Where there is a second attention, [head, query]."""
+    return (told.free > 0) & told.second
+
+
 def _measured(told: Reach) -> Array:
     """`MEASURES` of every head and query."""
     columns = [
@@ -187,7 +221,7 @@ def _measured(told: Reach) -> Array:
         told.free,
         told.free_with_keys,
         told.reached,
-        told.outside * (told.free > 0),
+        told.outside * _others(told),
     ]
     return torch.stack([column.double() for column in columns]).cpu().numpy()
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from pellucid.collect.effective_weights import EFFECTIVE, RAW
-from pellucid.collect.found import Found
 from pellucid.collect.head_targets import HeadTargets, HeadTargetsView
 from pellucid.heads.roles.function_rules import (
     NONE,
@@ -20,11 +19,14 @@ from pellucid.heads.roles.function_rules import (
     labels_of,
     scored_like,
 )
-from pellucid.heads.roles.sweeping import check_readable, patterns_of, swept, targets
+from pellucid.heads.roles.sweeping import check_readable, patterns_of, targets
+from pellucid.identifiability.attention_freedom import swept
+from pellucid.identifiability.notes import notes_table
 from pellucid.results import Array, Coordinate, Result, ResultError, Table
 from pellucid.uncertainty import Interval, over_groups
 
 if TYPE_CHECKING:
+    from pellucid.collect.found import Found
     from pellucid.corpus import Corpus
     from pellucid.heads.roles.function_scores import Scored
     from pellucid.model import Model
@@ -103,6 +105,7 @@ def functions_changed(
     *,
     rules: Rules | None = None,
     halvings: int = 10,
+    long: str = "truncate",
     seed: int = 0,
 ) -> FunctionsChanged:
     """Which heads change their function when the part of attention without effect is taken away (Sun & Marasović 2021).
@@ -110,12 +113,13 @@ def functions_changed(
     Reads `HeadTargets()` and `HeadTargets(weights="effective")` of one sweep, or sweeps a model over a corpus.
     Functions are those of `heads.functions` under its `rules`. Chance is what changes between two halves of the
     document groups, both by raw attention, over `halvings` random cuts: a half has less text, so it is rather too high.
+    `long` says what happens to texts over the model's limit, as in `sweep`; the notes tell how many there were.
     """
     rules = rules or Rules()
     check(rules)
     if halvings < 1:
         raise ResultError(f"halvings={halvings} gives no chance level; use 1 or more.")
-    found = swept(source, corpus, *(() if isinstance(source, Found) else _collectors(source)))
+    found = swept(source, corpus, _collectors, long=long)
     (raw, mine), (effective, _) = targets(found, RAW), targets(found, EFFECTIVE)
     keys = list(mine.values())
     scored, _ = all_scores(raw, keys, rules)
@@ -140,7 +144,7 @@ def functions_changed(
         provenance=found.provenance(
             "identifiability.functions_changed", {**asdict(rules), "halvings": halvings}, seed=seed
         ),
-        tables=_tables(judge, both, values, null, axes),
+        tables={**_tables(judge, both, values, null, axes), **notes_table(found.about.get("notes", []))},
     )
 
 

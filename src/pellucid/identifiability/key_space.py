@@ -19,14 +19,16 @@ from pellucid.collect.null_space import (
     check_numbers,
     in_sight,
     projected,
-    second_pattern,
     space,
     values_of_heads,
     with_ones,
 )
+from pellucid.collect.other_patterns import second_pattern
 
 REACHED = 1e-6
 """The share of a change of log-weights that may lie outside what keys span, and still count as within reach."""
+LEAST = 1e-9
+"""The length of a change of log-weights below which it counts as none."""
 _AT_ONCE = 2**23
 
 
@@ -37,30 +39,33 @@ class Reach:
     `free` dimensions in which weights may move with the same output and row sums; `free_with_keys` those of them in
     which the head's keys can move them from where they are; `uncertain` where that number hangs on a cut. `outside` is
     the share of the change to a second pattern (half-way to `second_pattern`, in logarithms) that lies outside what
-    keys span, 0 where there is no second pattern.
+    keys span, 0 where there is no second pattern; `second` where there is one. There may be none although weights are
+    free: weights of exactly 0 cannot become less.
     """
 
     free: Tensor
     free_with_keys: Tensor
     uncertain: Tensor
     outside: Tensor
+    second: Tensor
 
     @property
     def reached(self) -> Tensor:
         """Whether the second pattern is another one, and one that the keys could make."""
-        return (self.free > 0) & (self.outside < REACHED)
+        return (self.free > 0) & self.second & (self.outside < REACHED)
 
 
-def reach(pattern: Tensor, values: Tensor, keys: Tensor, *, seed: int = 0) -> Reach:
+def reach(pattern: Tensor, values: Tensor, keys: Tensor, *, seed: int = 0, dtype: torch.dtype | None = None) -> Reach:
     """What the keys [key–value heads, n, d_k] leave open of a pattern [heads, queries, n] over values [.., n, d_v].
 
     From weights a, a change δ of the query moves them by S·K·δ with S = diag(a) − a·aᵀ. The dimensions in which it can
     do so without changing the output are those of span(S·K) in the left null space of the values: rank(S·K) −
     rank(Vᵀ·Q), with Q an orthonormal basis of span(S·K). Squared singular values below n·ε of the largest count as 0.
+    `dtype` is the precision that values were computed in (default: their own).
     """
     check_numbers(pattern, values)
     check_numbers(pattern, keys)
-    told, weights, sight = space(pattern, values), pattern.double(), in_sight(pattern)
+    told, weights, sight = space(pattern, values, dtype=dtype), pattern.double(), in_sight(pattern)
     v, k = (values_of_heads(each.double(), len(weights)) for each in (values, keys))
     free = told.free_with_sum
     with_keys, uncertain = torch.zeros_like(free), told.uncertain.clone()
@@ -69,7 +74,8 @@ def reach(pattern: Tensor, values: Tensor, keys: Tensor, *, seed: int = 0) -> Re
         with_keys[head, row], near = _common(moved, v[head], sight[row])
         uncertain[head, row] |= near
     other = second_pattern(weights, values, seed=seed)
-    return Reach(free, with_keys, uncertain, outside_keys(weights, other, keys))
+    outside, length = _way(weights, other, keys)
+    return Reach(free, with_keys, uncertain, outside, length > LEAST)
 
 
 def _parts(places: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
@@ -105,13 +111,18 @@ def _counting(squares: Tensor, share: Tensor, largest: Tensor) -> tuple[Tensor, 
 def outside_keys(weights: Tensor, other: Tensor, keys: Tensor) -> Tensor:
     """The share of log a′ − log a outside span(K, 1), [heads, queries], for a′ half-way from weights a to other ones.
 
-    Half-way, since no softmax has the weights of exactly 0 that a second pattern has.
+    Half-way, since no softmax has the weights of exactly 0 that a second pattern has. Keys without weight are left out.
     """
-    sight = in_sight(weights)
+    return _way(weights, other, keys)[0]
+
+
+def _way(weights: Tensor, other: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, and the length of log a′ − log a beyond a constant."""
+    support = weights > 0
     keys = values_of_heads(keys.double(), len(weights))
     between = (weights + other) / 2
-    ratio = torch.where(weights > 0, (between.clamp(min=TINY) / weights.clamp(min=TINY)).log(), 0.0) * sight
-    left = ratio - projected(ratio, with_ones(keys), sight)
-    centred = (ratio - ratio.sum(-1, keepdim=True) / sight.sum(-1, keepdim=True).clamp(min=1)) * sight
-    size = centred.norm(dim=-1)
-    return torch.where(size > REACHED, left.norm(dim=-1) / size.clamp(min=TINY), 0.0)
+    ratio = torch.where(support, (between.clamp(min=TINY) / weights.clamp(min=TINY)).log(), 0.0)
+    left = (ratio - projected(ratio, with_ones(keys), support)) * support
+    centred = (ratio - ratio.sum(-1, keepdim=True) / support.sum(-1, keepdim=True).clamp(min=1)) * support
+    length = centred.norm(dim=-1)
+    return torch.where(length > LEAST, left.norm(dim=-1) / length.clamp(min=TINY), 0.0), length

@@ -1,4 +1,8 @@
-"""Rank correlation of maps over source tokens, with what permuted tokens and maps without any weights give."""
+"""Rank correlation of maps over source tokens, with what permuted tokens and maps without any weights give.
+
+Over all permutations of n tokens, Spearman's correlation with a map that ranks them has the mean 0 and the variance
+1/(n − 1), with ties or without: chance needs no draws.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +21,40 @@ BASELINES = {
 """Maps that look at no weights."""
 LEAST = 3
 """Fewest tokens in sight whose ranks are compared."""
-DRAWS = 20
-"""Permutations of each position's tokens."""
+SUMS = ("correlation", "positions", "without ranks", "variance")
+"""What is summed over positions: correlations, positions where a map says anything, those of them where it ranks
+nothing, and the variance of a correlation by chance."""
 
 
-def agreement(maps: Array, hidden: Array, positions: Sequence[int], *, causal: bool, seed: int = 0) -> Array:
-    """Sums over positions [maps and baselines, layer, (correlation, positions, by chance)].
+def agreement(maps: Array, hidden: Array, positions: Sequence[int], *, causal: bool) -> Array:
+    """Sums over positions [map, layer, `SUMS`].
 
     Takes maps [map, layer, position, source] and what they are held against, [layer, position, source]. At each
     position Spearman's correlation is taken over the sources in sight. A map that is zero on all of them says nothing,
-    and the position does not count for it; one that is equal on all ranks nothing, and its correlation is 0.
+    and the position does not count for it; one that is equal on all ranks nothing: its correlation is 0, and counted.
     """
-    everything = np.concatenate([maps, baseline_maps(positions, maps.shape[-1], layers=maps.shape[1])])
-    dice = np.random.default_rng(seed)
-    sums = np.zeros((*everything.shape[:2], 3))
+    sums = np.zeros((*maps.shape[:2], len(SUMS)))
     for row, position in enumerate(positions):
         sees = position + 1 if causal else maps.shape[-1]
-        given = everything[:, :, row, :sees]
+        given = maps[:, :, row, :sees]
         says = (given != 0).any(-1)
         ours, theirs = ranked(given), ranked(hidden[:, row, :sees])
-        others = np.mean([theirs[:, dice.permutation(sees)] for _ in range(DRAWS)], axis=0)
-        sums[..., 0] += np.where(says, np.einsum("mln,ln->ml", ours, theirs), 0)
+        ranks = ours.any(-1) & theirs.any(-1)
+        sums[..., 0] += np.einsum("mln,ln->ml", ours, theirs)
         sums[..., 1] += says
-        sums[..., 2] += np.where(says, np.einsum("mln,ln->ml", ours, others), 0)
+        sums[..., 2] += says & ~ranks
+        sums[..., 3] += (says & ranks) / (sees - 1)
     return sums
+
+
+def ceiling(correlation: Array) -> Array:
+    """The most that a noisy map can correlate with, from the correlation of its halves: √(2r/(1 + r)), or 0.
+
+    2r/(1 + r) is the reliability of both halves together (Spearman–Brown), and its root the correlation with the map
+    without noise.
+    """
+    held = np.clip(correlation, 0, 1)
+    return np.sqrt(2 * held / (1 + held))
 
 
 def baseline_maps(positions: Sequence[int], sources: int, *, layers: int) -> Array:

@@ -12,19 +12,21 @@ from torch import Tensor
 from pellucid.collect.null_space import (
     check_numbers,
     effective,
-    far_pattern,
+    gaps,
     in_sight,
-    margins,
-    second_pattern,
     space,
     values_of_heads,
 )
+from pellucid.collect.other_patterns import far_pattern, second_pattern
+from pellucid.collect.output_space import OutputSpace, deficient
+from pellucid.collect.output_space import told as outputs_told
 from pellucid.corpus.identity import fingerprint_of
 from pellucid.errors import SiteError
 from pellucid.heads.naming import find_heads, head_name
 from pellucid.identifiability.attention_freedom import patterns_with_values
 from pellucid.identifiability.attention_reach import keys_do_not_tell
 from pellucid.identifiability.key_space import outside_keys
+from pellucid.identifiability.notes import notes_table, rounding_told
 from pellucid.model.sites import expand
 from pellucid.results import Array, Coordinate, Provenance, Result, Table
 
@@ -44,10 +46,12 @@ MATRICES = {
 class SecondAttention(Result):
     """Three matrices of one head on one text, all with the same output, [measure, query, key]; tokens have numbers.
 
-    Tables: `queries` (keys in sight, dimensions that are free, the smallest eigenvalue of VᵀV that counts over the cut
-    below which it would not (`gap`), how far second weights are, how far outputs are off over their length), `head`
-    (its name, the width of its values and the head they are of). `outside keys` is the part of the way to the second
-    weights (half-way, in logarithms) that the head's own keys do not span: where it is not 0, no query makes them.
+    Tables: `queries` (keys in sight, dimensions that are free, how far second weights are, how far outputs are off over
+    their length), `head` (its name, the width of its values and the head they are of), `notes` where there are any. In
+    `queries`, `gap` is the smallest eigenvalue of VᵀV that counts over the cut below which it would not, `gap below`
+    the cut over the largest that does not count (0 where there is none), `gap with sum` and `gap below with sum` those
+    of [V, 1]. `outside keys` is the part of the way to the second weights (half-way, in logarithms) that the head's own
+    keys do not span: where it is not 0, no query makes them.
     """
 
     kind: ClassVar[str] = "identifiability.second_attention"
@@ -79,13 +83,21 @@ def second_attention(model: Model, text: str, head: str | None = None, *, seed: 
     wanted = sites if asked is None else (asked[0],)
     kinds = ("pattern", "value", *(() if keys_do_not_tell(model, wanted) else ("key",)))
     run = model.run(batch, [site.beside(kind) for site in wanted for kind in kinds], logits=False)
-    layers = {site: (run[site][0].double().cpu(), run[site.beside("value")][0].double().cpu()) for site in wanted}
+    layers = {site: (run[site][0].double().cpu(), run[site.beside("value")][0].cpu()) for site in wanted}
     for site, (pattern, values) in layers.items():
         check_numbers(pattern, values, str(site))
-    site, number = asked or _furthest(layers, seed)
+    lost = deficient(model, wanted)
+    passed = OutputSpace(lost)
+    reaching = {
+        site: (pattern, passed.through(str(site), values.double(), len(pattern)))
+        for site, (pattern, values) in layers.items()
+    }
+    site, number = asked or _furthest(reaching, seed)
     pattern, values = layers[site]
     tokens = _tokens(model, batch.ids[0].tolist())
-    told = _Matrices(pattern, values, run[site.beside("key")][0].cpu() if "key" in kinds else None, number)
+    keys = run[site.beside("key")][0].cpu() if "key" in kinds else None
+    told = _Matrices(*reaching[site], keys, number, values.dtype)
+    notes = outputs_told([each for each in lost if each[0] == str(site)])
     return SecondAttention(
         axes={"measure": tuple(MATRICES), "query": tokens, "key": tokens},
         values=told.values,
@@ -110,6 +122,7 @@ def second_attention(model: Model, text: str, head: str | None = None, *, seed: 
                     "heads with these values": [len(pattern) // len(values)],
                 }
             ),
+            **notes_table([*notes, *rounding_told(str(values.dtype))]),
         },
     )
 
@@ -161,13 +174,21 @@ def _tokens(model: Model, ids: list[int]) -> tuple[Coordinate, ...]:
     return tuple(f"{place} {str(decode([token])).strip() or '␣'}" for place, token in enumerate(ids))
 
 
+_GAPS = {"over": "gap", "under": "gap below", "over_with_sum": "gap with sum", "under_with_sum": "gap below with sum"}
+
+
+def _finite(gap: Tensor) -> Array:
+    """Gaps as a table holds them: 0 where no eigenvalue is on that side, and at most 1e30."""
+    return torch.where(torch.isinf(gap), 0.0, gap.clamp(max=1e30)).numpy()
+
+
 class _Matrices:
     """The three matrices of one head, and what is told of its queries."""
 
-    def __init__(self, pattern: Tensor, values: Tensor, keys: Tensor | None, head: int) -> None:
+    def __init__(self, pattern: Tensor, values: Tensor, keys: Tensor | None, head: int, dtype: torch.dtype) -> None:
         sight = in_sight(pattern).double()
         even = (sight / sight.sum(-1, keepdim=True).clamp(min=1)).expand_as(pattern)
-        effect, told = effective(pattern, values), space(pattern, values)
+        effect, told = effective(pattern, values), space(pattern, values, dtype=dtype)
         v = values_of_heads(values, len(pattern))[head]
         second = pattern.clone()
         second[head] = far_pattern(pattern, values, head)
@@ -180,7 +201,7 @@ class _Matrices:
             "free": told.free[head].numpy(),
             "free with sum": told.free_with_sum[head].numpy(),
             "uncertain": told.uncertain[head].numpy(),
-            "gap": margins(pattern, values, head).nan_to_num(posinf=0.0).numpy(),  # no value but 0
+            **{_GAPS[name]: _finite(gap) for name, gap in gaps(pattern, values, head).items()},
             "second moved": ((second - pattern)[head].abs().sum(-1) / 2).numpy(),
             "effective moved": (effect - pattern)[head].norm(dim=-1).numpy(),
             "second output off": ((second[head] @ v - output).norm(dim=-1) / length).numpy(),

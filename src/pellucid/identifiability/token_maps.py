@@ -9,16 +9,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from pellucid.results import Array
+from pellucid.results import Array, ResultError
 
 if TYPE_CHECKING:
     from pellucid.collect.moment_sums import MomentsView
+    from pellucid.collect.sample import TokenSampleView
 
 RIDGE = 1e-4
 """Added to the covariance's diagonal, as a share of its mean."""
 HIDDEN = 2
 """Hidden units of a perceptron, in times of the width."""
 STEPS, BATCH, RATE = 600, 256, 2e-3
+ENOUGH = 5
+"""Tokens that a map should be fitted on, in times of the width of the states."""
+FEWEST = 10
+"""Tokens without which no perceptron is trained."""
 PATIENCE = 5
 """Looks at the held-out part without a better one after which training ends."""
 
@@ -36,21 +41,36 @@ def fit_linear(moments: MomentsView, keys: Sequence[str], target: str) -> dict[s
     return arrays
 
 
+def few_tokens(what: str, n: int, width: int, *, most: int | None = None) -> str | None:
+    """What to say where a map of states `width` wide is fitted on `n` tokens, and that is few; None where it is not.
+
+    `most` is how many it takes at most.
+    """
+    if n >= ENOUGH * width:
+        return None
+    advice = "it takes no more" if most is not None and n >= most else "give more text"
+    return (
+        f"{what} was fitted on {n:,} tokens for states {width:,} wide, where {ENOUGH} times as many tokens as that are "
+        f"wanted ({ENOUGH * width:,}): what it finds is rather too low; {advice}."
+    )
+
+
 def fit_mlp(
-    sample: Any, keys: Sequence[str], target: str, arrays: Mapping[str, Array], *, seed: int
+    sample: TokenSampleView, keys: Sequence[str], target: str, arrays: Mapping[str, Array], *, seed: int
 ) -> dict[str, Array]:
     """Perceptrons from standardised states to the target, by least squares with AdamW; names as in `Maps`.
 
-    One in ten tokens of the sample is held out, and training ends when it gets no better.
+    Sentences with one in ten tokens of the sample are held out, and training ends when these get no better.
     """
     made: dict[str, Array] = {}
     goal = torch.from_numpy(np.asarray(sample.rows(target), dtype=np.float32))
+    held = held_out(sample.sentence, seed)
     for number, key in enumerate(keys):
         states = torch.from_numpy(np.asarray(sample.rows(key), dtype=np.float32))
         mean, scale = (
             torch.from_numpy(np.asarray(arrays[f"{key}/{name}"], dtype=np.float32)) for name in ("mean", "scale")
         )
-        network = _trained((states - mean) / scale, goal, seed + number)
+        network = _trained((states - mean) / scale, goal, held, seed + number)
         first, second = network[0], network[2]
         made |= {
             f"{key}/mlp/first": first.weight.detach().T.numpy(),
@@ -61,7 +81,21 @@ def fit_mlp(
     return made
 
 
-def _trained(states: torch.Tensor, goal: torch.Tensor, seed: int) -> Any:
+def held_out(sentence: Array, seed: int) -> Array:
+    """Which tokens of a sample are held out, [tokens], from the sentence of each: whole sentences, drawn until they
+    have one token in ten."""
+    order = np.random.default_rng(seed).permutation(np.unique(sentence))
+    if len(sentence) < FEWEST or len(order) < 2:
+        raise ResultError(
+            f"The text to fit a perceptron on has {len(sentence)} tokens in {len(order)} sentences, too few to hold "
+            f"some out; give one with {FEWEST} or more in two sentences or more, or leave out the map 'mlp'."
+        )
+    sizes = np.array([(sentence == number).sum() for number in order])
+    enough = int(np.searchsorted(sizes.cumsum(), len(sentence) / 10)) + 1
+    return np.isin(sentence, order[: min(enough, len(order) - 1)])
+
+
+def _trained(states: torch.Tensor, goal: torch.Tensor, out: Array, seed: int) -> Any:
     dice = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -70,8 +104,7 @@ def _trained(states: torch.Tensor, goal: torch.Tensor, seed: int) -> Any:
             nn.GELU(),
             nn.Linear(HIDDEN * states.shape[1], goal.shape[1]),
         )
-    held = torch.randperm(len(states), generator=dice)
-    held, kept = held[: len(states) // 10], held[len(states) // 10 :]
+    held, kept = (torch.from_numpy(np.flatnonzero(each)) for each in (out, ~out))
     optimiser = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     best, since, weights = float("inf"), 0, {name: value.clone() for name, value in network.state_dict().items()}
     for step in range(STEPS):

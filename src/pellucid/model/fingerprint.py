@@ -30,16 +30,32 @@ def fingerprint(module: nn.Module, tokenizer: Any) -> str:
     fewer = held(module)
     if fewer is not None and fewer.reason:  # what the configuration does not say
         digest.update(json.dumps(fewer.to_json(), sort_keys=True).encode())
-    for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        for part in _content(tensor.detach()):
-            digest.update(part)
+    for name, held_there in sorted(module.state_dict().items()):
+        for tensor in _tensors(held_there):
+            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+            for part in _content(tensor.detach()):
+                digest.update(part)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         digest.update(_unset(backend).to_str().encode())
     elif tokenizer is not None:
         digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def _tensors(held_there: Any) -> list[Tensor]:
+    """The tensors of an entry of a state: itself, or those that quantised weights are packed in."""
+    if isinstance(held_there, Tensor):
+        if not held_there.is_quantized:
+            return [held_there]
+        scales = (
+            held_there.q_scale()
+            if held_there.qscheme() == torch.per_tensor_affine
+            else held_there.q_per_channel_scales()
+        )
+        return [held_there.int_repr(), torch.as_tensor(scales)]
+    parts: list[Any] = list(held_there) if isinstance(held_there, (tuple, list)) else []
+    return [tensor for part in parts for tensor in _tensors(part)]
 
 
 def _unset(backend: Any) -> Any:

@@ -19,8 +19,9 @@ from pellucid.neurons.judging.findings import (
     polysemy,
     spread,
 )
+from pellucid.neurons.judging.resampled import resampled_stability
 from pellucid.neurons.judging.trajectories import Trajectories, trajectories
-from pellucid.neurons.methods import RANKINGS, rank
+from pellucid.neurons.methods import RANKINGS
 from pellucid.neurons.neurox import neurox_store
 from pellucid.neurons.overlap import iou
 from pellucid.neurons.precision import average_precision, precision
@@ -29,11 +30,13 @@ from pellucid.neurons.probing.forest import forest
 from pellucid.neurons.probing.gaussian import GaussianProbe, gaussian
 from pellucid.neurons.probing.per_layer import LayerProbes, per_layer
 from pellucid.neurons.probing.probes import Probe, probe
+from pellucid.neurons.ranked import rank
 from pellucid.neurons.ranking import Ranking
 from pellucid.neurons.reading import NeuronReading, read
 from pellucid.neurons.search import search
 from pellucid.neurons.selectivity import selectivity
 from pellucid.neurons.survey import NeuronSurvey, survey, survey_collectors
+from pellucid.neurons.training_part import training_part
 
 __all__ = [
     "RANKINGS",
@@ -77,6 +80,7 @@ __all__ = [
     "probeless",
     "rank",
     "read",
+    "resampled_stability",
     "search",
     "selective",
     "selectivity",
@@ -85,6 +89,7 @@ __all__ = [
     "survey",
     "survey_collectors",
     "trained_anew",
+    "training_part",
     "trajectories",
     "vote",
 ]

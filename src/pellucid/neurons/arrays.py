@@ -25,6 +25,9 @@ from pellucid.neurons.methods import LABEL
 from pellucid.results import Array, ResultError, versions
 from pellucid.uncertainty import GROUPS
 
+ROWS = (np.ndarray, Tensor, list, tuple)
+"""What a matrix of another program may be."""
+
 
 class ArrayStore(Store):
     """Rows and labels in memory, read as a store of one model's residual stream is."""
@@ -80,8 +83,8 @@ class ArrayStore(Store):
 
 
 def array_store(
-    rows: Array,
-    labels: Sequence[Any] | Array,
+    rows: Array | Tensor | Sequence[Any],
+    labels: Sequence[Any] | Array | Tensor,
     *,
     words: Sequence[str] | None = None,
     sentences: Sequence[Any] | None = None,
@@ -89,14 +92,14 @@ def array_store(
     label: str = LABEL,
     name: str = "arrays",
 ) -> ArrayStore:
-    """Activations [rows, layers · width] and one label per row (None: without) as a source of every ranking.
+    """Activations [rows, layers · width] and one label per row (None or NaN: without) as a source of every ranking.
 
     The columns of each layer are the site `resid.LAYER`. `words` are the rows' words; `sentences` name the sentence of
     each row, whose rows stand together: without them there are no intervals, and a probe holds out single rows.
     Nothing that is given is changed.
     """
-    matrix = np.asarray(rows)
-    count = len(matrix)
+    matrix = _matrix(rows)
+    count = len(matrix) if matrix.ndim else 0
     if matrix.ndim != 2 or not count or matrix.dtype.kind not in "fiu":
         raise ResultError(f"Rows are a matrix of numbers [rows, neurons], and not {matrix.dtype} {list(matrix.shape)}.")
     for what, given in (("labels", labels), ("words", words), ("sentences", sentences)):
@@ -104,11 +107,16 @@ def array_store(
             raise ResultError(f"There are {count} rows and {len(given)} {what}; give one for each row.")
     if layers < 1 or matrix.shape[1] % layers:
         raise ResultError(f"{matrix.shape[1]} columns cannot be {layers} layers of equal width.")
-    bad = np.argwhere(~np.isfinite(matrix))
+    with np.errstate(over="ignore"):
+        values = torch.from_numpy(np.array(matrix, dtype=np.float32))
+    bad = np.argwhere(~np.isfinite(values.numpy()))
     if len(bad):
-        raise ResultError(f"Row {bad[0][0]} has NaN or infinity in column {bad[0][1]}; leave that row or column out.")
-    values = torch.from_numpy(np.array(matrix, dtype=np.float32))
-    told = [None if value is None else str(value) for value in np.asarray(labels, dtype=object).tolist()]
+        raise ResultError(
+            f"Row {bad[0][0]} has NaN, infinity or a number too large for float32 in column {bad[0][1]}; leave that "
+            "row or column out."
+        )
+    given = labels.tolist() if isinstance(labels, Tensor) else np.asarray(labels, dtype=object).tolist()
+    told = [None if _is_missing(value) else str(value) for value in given]
     text = [str(word) or "_" for word in words] if words is not None else [f"row{place}" for place in range(count)]
     units = _units(told, text, sentences, label)
     sites, width = [Site("resid", layer) for layer in range(layers)], matrix.shape[1] // layers
@@ -123,6 +131,21 @@ def array_store(
         "counts": asdict(Counts(sentences=len(units), documents=len(units), words=count, tokens=(count,))), "notes": [],
     }  # fmt: skip
     return ArrayStore(about, entries, values, units)
+
+
+def _matrix(rows: Array | Tensor | Sequence[Any]) -> Array:
+    if isinstance(rows, Tensor):
+        rows = rows.detach().cpu()
+        return (rows.float() if rows.dtype.is_floating_point else rows).numpy()
+    try:
+        return np.asarray(rows)
+    except ValueError:
+        raise ResultError("Rows are a matrix of numbers [rows, neurons], and these differ in length.") from None
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a label is none: None, or NaN as tables have it."""
+    return value is None or (isinstance(value, float) and value != value)
 
 
 def _units(labels: list[str | None], words: list[str], sentences: Sequence[Any] | None, label: str) -> list[Sentence]:

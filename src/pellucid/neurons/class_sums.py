@@ -12,7 +12,7 @@ from pellucid.neurons.concepts import Concept, scored
 from pellucid.neurons.ranking import Ranking, neuron_names
 from pellucid.neurons.scores import Again, Scores, class_table, ranking_of
 from pellucid.neurons.sources import Sites, site_of, twin_keys, view_of
-from pellucid.results import Array, ResultError, Table
+from pellucid.results import Array, Table
 
 if TYPE_CHECKING:
     from pellucid.collect.classes import ClassMomentsView
@@ -32,23 +32,6 @@ class ClassSums:
     counts: Array
     means: Array
     variances: Array | None
-
-    @staticmethod
-    def of_rows(rows: Array, labels: Sequence[str]) -> ClassSums:
-        """The same of rows that are at hand: a matrix [words, neurons] and one label per word."""
-        names = np.array(labels)
-        if rows.ndim != 2 or len(rows) != len(names):
-            raise ResultError(
-                f"{len(names)} labels were given for rows of the shape {list(rows.shape)}; give one each."
-            )
-        classes = tuple(str(name) for name in np.unique(names))
-        parts = [rows[names == name].astype(np.float64) for name in classes]
-        return ClassSums(
-            classes,
-            np.array([len(part) for part in parts], dtype=np.float64),
-            np.stack([part.mean(0) for part in parts]),
-            np.stack([part.var(0) for part in parts]),
-        )
 
     @property
     def total(self) -> Array:

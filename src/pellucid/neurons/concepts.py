@@ -124,11 +124,11 @@ class Concept:
 
     def of(self, sentence: Sentence) -> list[str | None]:
         """The class of every word of a sentence, and of a second one read with it."""
-        if self.kind == "label":
-            from pellucid.collect.words import word_labels
+        from pellucid.collect.words import all_words, word_labels
 
+        if self.kind == "label":
             return [self.regroup(value) for value in word_labels(sentence, self.about)]
-        words = _all_words(sentence)
+        words = all_words(sentence)
         if self.kind == "sentence":
             value = sentence.facts.get(self.about)
             return [None if value is None else self.regroup(value)] * len(words)
@@ -170,7 +170,9 @@ class Concept:
         """The same concept with what it must know of a whole corpus: how often every word occurs."""
         if self.kind != "property" or self.about not in NEEDS_COUNTS or self.counts is not None:
             return self
-        counted = Counter(word.lower() for sentence in sentences for word in _all_words(sentence))
+        from pellucid.collect.words import all_words
+
+        counted = Counter(word.lower() for sentence in sentences for word in all_words(sentence))
         return replace(self, counts=tuple(sorted(counted.items())))
 
     def grouped(self, label: str, values: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -246,7 +248,3 @@ def _lines(path: Path) -> list[str]:
 def _parts(sentence: Sentence) -> list[Sentence]:
     second = sentence.second if sentence.joint else None
     return [sentence] if second is None else [sentence, second]
-
-
-def _all_words(sentence: Sentence) -> list[str]:
-    return [word for part in _parts(sentence) for word in part.words]

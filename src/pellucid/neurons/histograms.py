@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,10 +44,15 @@ class Binned:
         return [self.classes.index(name) for name in scored(dict.fromkeys(self.classes))]
 
 
+ENDS = ("both", "upper")
+"""At which ends of a neuron's values a class is looked for."""
 GROUP_BINS = 64
 """Bins of the histograms of single document groups, where there are many classes."""
-Statistic = Callable[[Binned], tuple[Scores, Array]]
-"""Scores of a site's neurons, and how far each may be off because only bins are known, [class, neuron]."""
+Statistic = Callable[[Binned, Array | None], tuple[Scores, Array]]
+"""Scores of a site's neurons, at the ends whose signs [class, neuron] are given or else at the better ones, and how far
+each may be off because only bins are known, [class, neuron]."""
+Chance = Callable[[Binned, int], tuple[Array, Array]]
+"""What a site's scores [class, neuron] and overall scores [neuron] are by chance, drawn with a seed."""
 
 
 def histogram_collectors(sites: tuple[str, ...], label: str) -> Sequence[Collector]:
@@ -67,19 +72,25 @@ def ranking_from_histograms(
     found: Found,
     concept: Concept,
     statistic: Statistic,
+    chance: Chance,
     *,
     method: str,
     sites: Sites,
     arguments: Mapping[str, Any],
-    seed: int | None,
+    seed: int,
 ) -> Ranking:
-    """The ranking of a statistic of class histograms, with what the bins hide as the table `error`."""
+    """The ranking of a statistic of class histograms, with what the bins hide as the table `error`.
+
+    The interval is of the score at the end that counts for the whole text.
+    """
     from pellucid.collect.class_histograms import ClassHistograms
 
     view, keys = view_of(found, ClassHistograms, concept, sites)
     grouping = concept.grouped(view.label, view.values)
     neurons = tuple(name for key in keys for name in neuron_names(site_of(key), len(view.edges(key))))
     scores, error = _all(view, keys, grouping, statistic)
+    nulls = [chance(binned(view, key, grouping), seed) for key in keys]
+    null, overall_null = (np.concatenate([each[at] for each in nulls], axis=-1) for at in (0, 1))
     groups = {number: float(view.group(number).counts.sum()) for number in view.groups}
     again = [Again(_without(view, number, keys, grouping, statistic, scores), size) for number, size in groups.items()
              if size] if len(groups) > 1 else []  # fmt: skip
@@ -87,7 +98,7 @@ def ranking_from_histograms(
     beside = twin_keys(found, view, keys)
     counts = np.array([view.counts[list(places)].sum() for places in grouping.values()])
     return ranking_of(
-        scores,
+        replace(scores, null=null, overall_null=overall_null),
         again,
         classes=classes,
         neurons=neurons,
@@ -103,10 +114,20 @@ def ranking_from_histograms(
 
 
 def _all(
-    view: ClassHistogramsView, keys: Sequence[str], grouping: Mapping[str, Sequence[int]], statistic: Statistic
+    view: ClassHistogramsView,
+    keys: Sequence[str],
+    grouping: Mapping[str, Sequence[int]],
+    statistic: Statistic,
+    side: Array | None = None,
 ) -> tuple[Scores, Array]:
-    """The scores of all sites side by side."""
-    made = [statistic(binned(view, key, grouping)) for key in keys]
+    """The scores of all sites side by side, at the ends whose signs [class, neuron] are given or else at the better."""
+    made: list[tuple[Scores, Array]] = []
+    start = 0
+    for key in keys:
+        data = binned(view, key, grouping)
+        stop = start + data.hist.shape[1]
+        made.append(statistic(data, None if side is None else side[:, start:stop]))
+        start = stop
     return joined([scores for scores, _ in made]), np.concatenate([error for _, error in made], axis=1)
 
 
@@ -118,12 +139,16 @@ def _without(
     statistic: Statistic,
     whole: Scores,
 ) -> Scores:
-    """The scores without one document group: what leaving it out changes on the groups' own bins, added to `whole`."""
-    rest, every = (_all(each, keys, grouping, statistic)[0] for each in (view.without(number), view.together()))
-    if every.signed.shape == whole.signed.shape and np.array_equal(every.signed, whole.signed):
+    """The scores without one document group, at the ends that count for all text.
+
+    Where groups have fewer bins, what leaving one out changes on these is added to `whole`.
+    """
+    rest, every = (
+        _all(each, keys, grouping, statistic, whole.signed)[0] for each in (view.without(number), view.together())
+    )
+    if np.array_equal(every.signed, whole.signed):
         return rest
-    size = np.abs(whole.signed) + np.abs(rest.signed) - np.abs(every.signed)
-    return Scores(np.where(whole.signed < 0, -1.0, 1.0) * size, whole.overall + rest.overall - every.overall)
+    return Scores(whole.signed + rest.signed - every.signed, whole.overall + rest.overall - every.overall)
 
 
 def binned(view: ClassHistogramsView, key: str, grouping: Mapping[str, Sequence[int]]) -> Binned:
@@ -146,16 +171,10 @@ def joined(parts: Sequence[Scores]) -> Scores:
     return Scores(signed, overall, side("null"), side("overall_null"))
 
 
-def best_side(upper: Array, lower: Array | None, null: Array, low_null: Array | None = None) -> Scores:
+def best_side(upper: Array, lower: Array | None, side: Array | None = None) -> Scores:
     """Scores [class, neuron] at the better end of a neuron's values: positive at the upper one, negative at the lower.
 
-    Overall is the best class's; chance is that of the end, and of the class, that counts.
+    With `side` [class, neuron], at the end that its sign names. Overall is the best class's.
     """
-    if lower is None:
-        signed, chance = upper, null
-    else:
-        signed = np.where(upper >= lower, upper, -lower)
-        chance = null if low_null is None else np.where(upper >= lower, null, low_null)
-    best = np.abs(signed).argmax(0)
-    units = np.arange(signed.shape[1])
-    return Scores(signed, np.abs(signed)[best, units], chance, chance[best, units])
+    signed = upper if lower is None else np.where(upper >= lower if side is None else side >= 0, upper, -lower)
+    return Scores(signed, np.abs(signed).max(axis=0))

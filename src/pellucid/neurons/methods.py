@@ -2,26 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
-
-from pellucid.errors import listing
-from pellucid.neurons.concepts import Concept, as_concept
-from pellucid.neurons.sources import Sites, found_in
-from pellucid.results import ResultError
-
-if TYPE_CHECKING:
-    from pellucid.collect.collector import Collector
-    from pellucid.collect.found import Found
-    from pellucid.collect.store import Store
-    from pellucid.corpus import Corpus
-    from pellucid.model import Model
-    from pellucid.neurons.ranking import Ranking
-    from pellucid.results import Array
 
 LABEL = "label"
 """The concept that is looked for unless another is named: what arrays, and many files of sentences, call it."""
@@ -43,6 +24,11 @@ class Method:
     gather: str | None = None
     pooled: bool = False
 
+    @property
+    def reads(self) -> bool:
+        """Whether it reads what neurons say of words; ablation runs the model's own task instead."""
+        return self.gather is not None or self.pooled
+
 
 RANKINGS: dict[str, Method] = {
     "probeless": Method(
@@ -55,21 +41,21 @@ RANKINGS: dict[str, Method] = {
     "iou": Method(
         "overlap of firing and concept (IoU)",
         "intersection over union of the words it fires on and the class's words; negative where it fires low",
-        "a mask of the same size that does not know the class",
+        "labels dealt out at random among words, at the better end; overall, for the best class",
         "pellucid.neurons.overlap:iou",
         "pellucid.neurons.histograms:histogram_collectors",
     ),
     "precision": Method(
         "average precision of the activation",
         "average precision of its activation as a detector of the class; negative where low values detect it",
-        "the class's share of words",
+        "labels dealt out at random among words, at the better end; overall, for the best class",
         "pellucid.neurons.precision:precision",
         "pellucid.neurons.histograms:histogram_collectors",
     ),
     "selectivity": Method(
         "distance from the rest in standard deviations (selectivity)",
         "d′: the class's mean less the other words', over the spread inside both",
-        "the expected |d′| when labels are dealt out at random",
+        "the expected |d′| when labels are dealt out at random; overall, that of the best class",
         "pellucid.neurons.selectivity:selectivity",
         "pellucid.neurons.class_sums:class_collectors",
     ),
@@ -163,67 +149,3 @@ SEARCHES: dict[str, Method] = {
 def described(name: str) -> Method:
     """The method of a name; one that is not ours is told by its name alone."""
     return {**RANKINGS, **OF_RANKINGS, **SEARCHES}.get(name, Method(name or "an unnamed method", "score", "chance"))
-
-
-def rank(
-    source: Found | Store | Model | Array,
-    corpus: Corpus | Sequence[Any] | Array | None = None,
-    *,
-    concept: str | Concept = LABEL,
-    methods: str | Sequence[str] = "probeless",
-    sites: Sites = None,
-    control: bool = True,
-    pooling: str = "mean",
-    preset: str | None = None,
-    seed: int = 0,
-    **options: Any,
-) -> dict[str, Ranking]:
-    """Rankings by several methods, by the method's name; all that need one pass over the text share it.
-
-    `control` reads the text with a randomly initialised twin too. `pooling` makes rows of words (mean, first, last of
-    their sub-words) or of whole sentences (sentence-mean, -max, -first, -last). `options` are those of `sweep`.
-
-    Arrays that another program made are ranked too, `rank(rows, labels)`: see `array_store`, whose options are then
-    `options`. `preset="neurox"` ranks a store or arrays by that library's own arithmetic, to compare with.
-    """
-    from pellucid.collect.store import Store
-    from pellucid.neurons.arrays import array_store
-
-    if isinstance(source, np.ndarray):
-        if corpus is None:
-            raise ResultError("Rows need labels: rank(rows, labels), one for each row.")
-        source, corpus, options = array_store(source, cast("Array", corpus), **options), None, {}
-    asked = as_concept(concept)
-    names = [methods] if isinstance(methods, str) else list(methods)
-    unknown = [name for name in names if name not in RANKINGS]
-    if unknown or not names:
-        raise ResultError(f"There is no ranking by {listing(unknown)}; there are {listing(RANKINGS, most=40)}.")
-    if preset is not None:
-        if preset != "neurox" or not isinstance(source, Store):
-            raise ResultError(f"There is no preset {preset!r} for this: there is 'neurox', of a store or of arrays.")
-        from pellucid.neurons.neurox import neurox_ranking
-
-        return {name: neurox_ranking(source, name, asked, sites, seed) for name in names}
-    text = cast("Corpus | None", corpus)
-    streamed = [name for name in names if RANKINGS[name].gather is not None]
-
-    def gather(patterns: tuple[str, ...], label: str) -> list[Collector]:
-        made = [each for name in streamed for each in _found(str(RANKINGS[name].gather))(patterns, label)]
-        return list(dict.fromkeys(made))
-
-    found = None
-    if streamed:
-        options["pooling"] = pooling
-        found = found_in(source, text, asked, gather, sites=sites, control=control, seed=seed, **options)
-    made: dict[str, Ranking] = {}
-    for name in names:
-        home = _found(RANKINGS[name].home)
-        own = (found,) if name in streamed else (source, text)
-        extra = {"pooling": pooling} if RANKINGS[name].pooled else {}
-        made[name] = home(*own, concept=asked, sites=sites, seed=seed, **extra)
-    return made
-
-
-def _found(home: str) -> Callable[..., Any]:
-    module, _, name = home.partition(":")
-    return getattr(import_module(module), name)

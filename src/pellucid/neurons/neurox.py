@@ -19,10 +19,13 @@ from pellucid.results import Array, ResultError
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
+    from pellucid.neurons.probing.rows import Rows
     from pellucid.neurons.sources import Sites
 
 EPOCHS, BATCH, STEP, PENALTY = 10, 32, 1e-3, 1e-3
 """How `train_logistic_regression_probe` trains, with the penalties of its tutorials."""
+STEPS = 100
+"""Into how many parts `get_neuron_ordering` divides the weight of a class."""
 
 
 def neurox_store(activations: str | Path, words: str | Path, labels: str | Path, *, label: str = LABEL) -> ArrayStore:
@@ -112,16 +115,21 @@ def neurox_ranking(store: Store, method: str, concept: Concept, sites: Sites, se
 
 
 def _probe(store: Store, concept: Concept, sites: Sites, seed: int) -> Ranking:
-    """Weights of a linear probe on raw activations, beside those of the same probe of shuffled labels."""
+    """Weights of a linear probe on raw activations, beside those of the same probe of shuffled labels.
+
+    Overall is the order of `mass_steps`, as 1 for step 0 down to 1/101 for step 100, and 0 for neurons without weight.
+    """
     from pellucid.neurons.probing.material import Reading, material
 
     found = material(store, concept, Reading(sites, seed=seed), controlled=False)
-    known = np.flatnonzero(found.data.goals >= 0)
-    rows, goals = found.rows.take(known), torch.from_numpy(found.data.goals[known])
-    shuffled = goals[torch.randperm(len(goals), generator=torch.Generator().manual_seed(seed))]
-    real, chance = (trained(rows, each, len(found.data.classes), seed=seed) for each in (goals, shuffled))
+    learned, goals = found.split.training, found.data.goals
+    shuffled = goals.copy()
+    shuffled[learned] = np.random.default_rng(seed).permutation(goals[learned])
+    real, chance = (
+        trained(found.rows, each, learned, len(found.data.classes), seed=seed) for each in (goals, shuffled)
+    )
     kept = [place for place, name in enumerate(found.data.classes) if name != OTHER]
-    names, score, null = found.rows.names, np.abs(real).sum(0), np.abs(chance).sum(0)
+    names, (score, null) = found.rows.names, (1 - mass_steps(each) / (STEPS + 1) for each in (real, chance))
     told = {"method": "probe-elastic", "preset": "neurox", "epochs": EPOCHS, "batch": BATCH, "step": STEP}
     return Ranking(
         axes={"class": tuple(found.data.classes[place] for place in kept), "neuron": names},
@@ -135,19 +143,33 @@ def _probe(store: Store, concept: Concept, sites: Sites, seed: int) -> Ranking:
     )
 
 
-def trained(rows: torch.Tensor, goals: torch.Tensor, classes: int, *, seed: int) -> Array:
-    """Weights [classes, neurons] as NeuroX trains them: raw activations, batches in the order of the rows, Adam, and
-    cross-entropy + λ₁·Σ|w| + λ₂·√Σw² (a norm, not its square)."""
+def mass_steps(weights: Array) -> Array:
+    """The step at which each neuron [neurons] enters NeuroX's order of weights [classes, neurons]: 0 to 100, or 101.
+
+    Step p takes from every class the fewest neurons, by |w|, that hold p per cent of the class's Σ|w|, and at least one
+    (Dalvi et al. 2019): a neuron enters where those before it in some class hold less than p per cent.
+    """
+    first = np.full(weights.shape[1], STEPS + 1)
+    for size in np.abs(weights):
+        order = np.argsort(-size, kind="stable")
+        before = np.concatenate([[0.0], np.cumsum(size[order])[:-1]])
+        steps = np.searchsorted(size.sum() * np.arange(STEPS + 1) / STEPS, before, side="right")
+        steps[0] = 0
+        first[order] = np.minimum(first[order], np.where(size[order] > 0, np.minimum(steps, STEPS), STEPS + 1))
+    return first
+
+
+def trained(rows: Rows, goals: Array, wanted: Array, classes: int, *, seed: int) -> Array:
+    """Weights [classes, neurons] as NeuroX trains them on the wanted rows: raw activations, batches in the order of the
+    rows, Adam, and cross-entropy + λ₁·Σ|w| + λ₂·√Σw² (a norm, not its square)."""
     torch.manual_seed(seed)
-    layer = torch.nn.Linear(rows.shape[1], classes)
+    layer = torch.nn.Linear(len(rows.names), classes)
     optimizer = torch.optim.Adam(layer.parameters(), lr=STEP)
     with torch.enable_grad():
         for _ in range(EPOCHS):
-            for start in range(0, len(rows), BATCH):
+            for numbers, part in rows.batches(wanted, BATCH, None):
                 optimizer.zero_grad()
-                loss = torch.nn.functional.cross_entropy(
-                    layer(rows[start : start + BATCH]), goals[start : start + BATCH]
-                )
+                loss = torch.nn.functional.cross_entropy(layer(part), torch.from_numpy(goals[numbers]))
                 weight = layer.weight
                 (loss + PENALTY * weight.abs().sum() + PENALTY * weight.square().sum().sqrt()).backward()
                 optimizer.step()

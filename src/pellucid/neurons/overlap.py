@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,11 +12,12 @@ import numpy as np
 
 from pellucid.errors import listing
 from pellucid.neurons.bitmasks import overlap, packed, shared, sizes
+from pellucid.neurons.chance import overlap_chance
 from pellucid.neurons.concepts import Concept, as_concept, scored
-from pellucid.neurons.histograms import Binned, best_side, histogram_collectors, joined, ranking_from_histograms
+from pellucid.neurons.histograms import ENDS, Binned, best_side, histogram_collectors, joined, ranking_from_histograms
 from pellucid.neurons.ranking import neuron_names
 from pellucid.neurons.scores import Again, Scores, class_table, ranking_of
-from pellucid.neurons.sources import Sites, found_in
+from pellucid.neurons.sources import Sites, found_in, site_of
 from pellucid.results import Array, ResultError
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pellucid.model import Model
     from pellucid.neurons.ranking import Ranking
     from pellucid.neurons.store_rows import RowClasses
-
-ENDS = ("both", "upper")
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ def iou(
 
     A neuron fires strictly above its `quantile`, or above a `threshold`; with both `ends` also strictly below, with a
     negative score, whichever fits better. From `ClassHistograms` the threshold lies somewhere in a bin: the table
-    `error` bounds what that hides. `exact` reads a store instead. Overall is the best class. Chance is a mask of the
-    same size that does not know the class: pc/(p + c − pc) for shares p and c of all words.
+    `error` bounds what that hides. `exact` reads a store instead. Overall is the best class. Chance is what
+    labels dealt out at random among words give at the better end, and overall for the best class.
     """
     asked, cut = as_concept(concept), Cut(quantile, threshold, ends)
     arguments = {"quantile": quantile, "threshold": threshold, "ends": ends, "exact": exact}
@@ -86,28 +85,43 @@ def iou(
         source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed, pooling=pooling
     )
     return ranking_from_histograms(
-        found, asked, partial(binned_overlap, cut=cut), method="iou", sites=sites, arguments=arguments, seed=seed
+        found,
+        asked,
+        partial(binned_overlap, cut=cut),
+        partial(binned_chance, cut=cut),
+        method="iou",
+        sites=sites,
+        arguments=arguments,
+        seed=seed,
     )
 
 
-def binned_overlap(data: Binned, *, cut: Cut) -> tuple[Scores, Array]:
+def binned_overlap(data: Binned, side: Array | None = None, *, cut: Cut) -> tuple[Scores, Array]:
     """IoU of one site's neurons from histograms, and how far it may be off."""
     upper = _end(data, cut, lower=False)
     lower = _end(data, cut, lower=True) if cut.ends == "both" else None
-    scores = best_side(upper.value, None if lower is None else lower.value, upper.null, lower and lower.null)
+    scores = best_side(upper.value, None if lower is None else lower.value, side)
     ends = [upper] if lower is None else [upper, lower]
     most, least = (np.max([getattr(end, name) for end in ends], axis=0) for name in ("most", "least"))
     return scores, np.maximum(most - np.abs(scores.signed), np.abs(scores.signed) - least)
 
 
+def binned_chance(data: Binned, seed: int, *, cut: Cut) -> tuple[Array, Array]:
+    """What IoU is by chance, for one site's neurons."""
+    upper = _end(data, cut, lower=False).size
+    lower = _end(data, cut, lower=True).size if cut.ends == "both" else None
+    return overlap_chance(upper, lower, data.counts, data.places, seed)
+
+
 @dataclass(frozen=True, eq=False)
 class _End:
-    """IoU at one end of the values, what it is by chance, and the most and least that it can be, [class, neuron]."""
+    """IoU at one end of the values, the most and least that it can be, [class, neuron], and words that neurons fire
+    on, [neuron]."""
 
     value: Array
-    null: Array
     most: Array
     least: Array
+    size: Array
 
 
 def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
@@ -137,8 +151,7 @@ def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
     value = overlap(both, size + part * spread, counts)
     most = overlap(known + doubt, size + doubt, counts)
     least = overlap(known, size + spread - doubt, counts)
-    share, common = (size + part * spread) / n, counts / n
-    return _End(value, _chance(share, common), most, least)
+    return _End(value, most, least, size + part * spread)
 
 
 def _around(edges: Array, threshold: float) -> tuple[Array, Array]:
@@ -151,12 +164,6 @@ def _around(edges: Array, threshold: float) -> tuple[Array, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(inner, (high - threshold) / np.where(high > low, high - low, 1.0), 0.5)
     return place, part
-
-
-def _chance(share: Array, common: Array) -> Array:
-    """IoU of masks with shares `share` [neuron] and `common` [class, 1] of all words that do not know of each other."""
-    both = share * common
-    return np.where(share + common > 0, both / np.maximum(share + common - both, 1e-300), 0.0)
 
 
 def _exact(
@@ -173,10 +180,15 @@ def _exact(
     keys = store_keys(source, sites)
     order = rows.labelled
     masks = _class_masks(rows, order)
+    counts = masks.counts.sum(0)
     parts: list[list[Scores]] = []
     for key in keys:
         for _, values in columns(source, key, order):
-            parts.append(_scores_without(values, cut, masks))
+            made = _fired(values, cut, masks)
+            sizes_of = [size.sum(0) for size, _ in made]
+            chance = overlap_chance(sizes_of[0], sizes_of[1] if len(made) > 1 else None, counts, masks.places, seed)
+            first, *others = _scores_without(made, masks)
+            parts.append([replace(first, null=chance[0], overall_null=chance[1]), *others])
     whole = [joined([part[number] for part in parts]) for number in range(len(parts[0]))]
     words = [int(masks.counts[number].sum()) for number in range(len(masks.counts))]
     kept = [Again(scores, float(size)) for scores, size in zip(whole[1:], words, strict=True) if size]
@@ -184,9 +196,9 @@ def _exact(
         whole[0],
         kept,
         classes=scored(dict.fromkeys(rows.classes)),
-        neurons=[name for key in keys for name in neuron_names(key, source.width(key))],
+        neurons=[name for key in keys for name in neuron_names(site_of(key), source.width(key))],
         provenance=provenance_of(source, {"method": "iou", "concept": concept.name, **arguments}, seed, keys),
-        tables={"classes": class_table(rows.classes, masks.counts.sum(0))},
+        tables={"classes": class_table(rows.classes, counts)},
     )
 
 
@@ -211,11 +223,9 @@ def _class_masks(rows: RowClasses, order: Array) -> _Masks:
     return _Masks(stretches, masks, counts, places)
 
 
-def _scores_without(values: Array, cut: Cut, masks: _Masks) -> list[Scores]:
-    """Scores of some neurons [neuron, word] over all words, then without each document group in turn.
-
-    The threshold is that of all words throughout.
-    """
+def _fired(values: Array, cut: Cut, masks: _Masks) -> list[tuple[Array, Array]]:
+    """At each end, the words that neurons [neuron, word] fire on, [group, neuron], and those of each class among them,
+    [group, class, neuron]; the threshold is that of all words."""
     made: list[tuple[Array, Array]] = []
     for lower in (False, True) if cut.ends == "both" else (False,):
         fires = _fires(-values if lower else values, cut, lower=lower)
@@ -225,20 +235,19 @@ def _scores_without(values: Array, cut: Cut, masks: _Masks) -> list[Scores]:
             mask = packed(fires[:, place])
             sizes_of.append(sizes(mask))
             both_of.append(shared(mask, own).T)
-        made.append((np.array(sizes_of), np.array(both_of)))  # [group, neuron], [group, class, neuron]
+        made.append((np.array(sizes_of), np.array(both_of)))
+    return made
+
+
+def _scores_without(made: list[tuple[Array, Array]], masks: _Masks) -> list[Scores]:
+    """Scores over all words, then without each document group in turn, at the ends that count for all words."""
     found: list[Scores] = []
     for left_out in (None, *range(len(masks.counts))):
         kept = [group for group in range(len(masks.counts)) if group != left_out]
-        counts = masks.counts[kept].sum(0)
-        ends: list[tuple[Array, Array]] = []
-        for size, both in made:
-            total, common = size[kept].sum(0), both[kept].sum(0)[masks.places]
-            own = counts[masks.places][:, None]
-            ends.append(
-                (overlap(common, total, own), _chance(total / max(1, counts.sum()), own / max(1, counts.sum())))
-            )
-        lower = ends[1] if len(ends) > 1 else (None, None)
-        found.append(best_side(ends[0][0], lower[0], ends[0][1], lower[1]))
+        own = masks.counts[kept].sum(0)[masks.places][:, None]
+        ends = [overlap(both[kept].sum(0)[masks.places], size[kept].sum(0), own) for size, both in made]
+        side = found[0].signed if found else None
+        found.append(best_side(ends[0], ends[1] if len(ends) > 1 else None, side))
     return found
 
 

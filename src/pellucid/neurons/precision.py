@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pellucid.errors import listing
+from pellucid.neurons.chance import precision_chance
 from pellucid.neurons.concepts import Concept, as_concept, scored
-from pellucid.neurons.histograms import Binned, best_side, histogram_collectors, joined, ranking_from_histograms
+from pellucid.neurons.histograms import ENDS, Binned, best_side, histogram_collectors, joined, ranking_from_histograms
 from pellucid.neurons.ranking import neuron_names
 from pellucid.neurons.scores import Again, Scores, class_table, ranking_of
-from pellucid.neurons.sources import Sites, found_in
+from pellucid.neurons.sources import Sites, found_in, site_of
 from pellucid.results import Array, ResultError
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from pellucid.model import Model
     from pellucid.neurons.ranking import Ranking
 
-ENDS = ("both", "upper")
 PRESETS = {"neurox": "upper"}
 """The ends that a preset looks at."""
 _BINS = 512
@@ -46,8 +47,9 @@ def precision(
 
     With both `ends`, a neuron that is low for the class is scored by its negated values, with a negative sign. From
     `ClassHistograms`, values of one bin count as equal, and the table `error` bounds what that hides; `exact` reads a
-    store (equal values are taken together, as scikit-learn does). Overall is the best class; chance is the class's
-    share of words. `preset="neurox"` takes the upper end alone, as that library's `iou_probe` does.
+    store (equal values are taken together, as scikit-learn does). Overall is the best class. Chance is what labels
+    dealt out at random among words give at the better end, and overall for the best class. `preset="neurox"` takes the
+    upper end alone, as that library's `iou_probe` does.
     """
     asked = as_concept(concept)
     if preset is not None and preset not in PRESETS:
@@ -62,9 +64,9 @@ def precision(
     found = found_in(
         source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed, pooling=pooling
     )
-    statistic = partial(binned_precision, ends=ends)
+    statistic, chance = partial(binned_precision, ends=ends), partial(binned_chance, ends=ends)
     return ranking_from_histograms(
-        found, asked, statistic, method="precision", sites=sites, arguments=arguments, seed=seed
+        found, asked, statistic, chance, method="precision", sites=sites, arguments=arguments, seed=seed
     )
 
 
@@ -81,17 +83,30 @@ def average_precision(values: Array, codes: Array, classes: int) -> Array:
     return (steps * (hits / (ends + 1))).sum(1) / np.maximum(hits[:, -1], 1)
 
 
-def binned_precision(data: Binned, *, ends: str = "both") -> tuple[Scores, Array]:
+def binned_precision(data: Binned, side: Array | None = None, *, ends: str = "both") -> tuple[Scores, Array]:
     """Average precision of one site's neurons from histograms, and how far it may be off."""
-    steps = (-1, 1) if ends == "both" else (-1,)
-    shares = (data.counts[data.places] / data.counts.sum())[:, None]
-    sides = [from_bins(data.hist[:, :, ::step], data.places) for step in steps]
-    bounds = np.array([_bounds(data.hist[:, :, ::step], data.places) for step in steps])  # [end, 2, class, neuron]
-    most, least = bounds.max(0)
+    sides = [from_bins(data.hist[:, :, ::step], data.places) for step in _steps(ends)]
+    bounds = np.array([_bounds(data.hist[:, :, ::step], data.places) for step in _steps(ends)])
+    most, least = bounds.max(0)  # of [end, 2, class, neuron]
     best = np.max(sides, axis=0)
-    lower = sides[1] if len(sides) > 1 else None
-    scores = best_side(sides[0], lower, np.broadcast_to(shares, best.shape))
+    scores = best_side(sides[0], sides[1] if len(sides) > 1 else None, side)
     return scores, np.maximum(np.maximum(most - best, best - least), 0.0)
+
+
+def binned_chance(data: Binned, seed: int, *, ends: str = "both") -> tuple[Array, Array]:
+    """What average precision is by chance, for one site's neurons."""
+    ties = np.array([_ties(data.hist.sum(0)[:, ::step]) for step in _steps(ends)])
+    return precision_chance(ties, data.counts, data.places, seed)
+
+
+def _steps(ends: str) -> tuple[int, ...]:
+    """How bins are gone through so that they begin with the largest values, or with the smallest."""
+    return (-1, 1) if ends == "both" else (-1,)
+
+
+def _ties(total: Array) -> Array:
+    """Σ_b n_b/N_b [neuron] of the words [neuron, bin] in bins from the largest values on."""
+    return (total / np.maximum(total.cumsum(1), 1)).sum(1)
 
 
 def from_bins(hist: Array, places: list[int]) -> Array:
@@ -139,27 +154,29 @@ def _exact(source: object, concept: Concept, *, sites: Sites, arguments: dict[st
     codes = rows.codes[order]
     groups = np.unique(rows.groups[order], return_inverse=True)[1]
     places = [rows.classes.index(name) for name in scored(dict.fromkeys(rows.classes))]
-    parts = [
-        _neuron(values, codes, groups, len(rows.classes), places, 2 if arguments["ends"] == "both" else 1)
-        for key in keys
-        for _, some in columns(source, key, order)
-        for values in some
-    ]
+    ends = len(_steps(str(arguments["ends"])))
+    rest = (groups, len(rows.classes), places, ends)
+    made = [_neuron(values, codes, *rest) for key in keys for _, some in columns(source, key, order) for values in some]
+    parts, ties = [part for part, _ in made], np.stack([each for _, each in made], axis=1)
+    counts = np.bincount(codes, minlength=len(rows.classes))
+    null, overall = precision_chance(ties, counts, places, seed)
     whole = [joined([part[number] for part in parts]) for number in range(len(parts[0]))]
     again = [Again(scores, float(size)) for scores, size in zip(whole[1:], np.bincount(groups).tolist(), strict=True)]
     told: dict[str, object] = {"method": "precision", "concept": concept.name, **arguments}
     return ranking_of(
-        whole[0],
+        replace(whole[0], null=null, overall_null=overall),
         again,
         classes=scored(dict.fromkeys(rows.classes)),
-        neurons=[name for key in keys for name in neuron_names(key, source.width(key))],
+        neurons=[name for key in keys for name in neuron_names(site_of(key), source.width(key))],
         provenance=provenance_of(source, told, seed, keys),
-        tables={"classes": class_table(rows.classes, np.bincount(codes, minlength=len(rows.classes)))},
+        tables={"classes": class_table(rows.classes, counts)},
     )
 
 
-def _neuron(values: Array, codes: Array, groups: Array, classes: int, places: list[int], ends: int) -> list[Scores]:
-    """One neuron's scores over all words, then without each document group.
+def _neuron(
+    values: Array, codes: Array, groups: Array, classes: int, places: list[int], ends: int
+) -> tuple[list[Scores], Array]:
+    """One neuron's scores over all words, then without each document group, and its Σ_b n_b/N_b [end].
 
     What leaving a group out changes is found on bins of equal size by rank, and added to the exact score.
     """
@@ -177,6 +194,6 @@ def _neuron(values: Array, codes: Array, groups: Array, classes: int, places: li
             one + from_bins(rest[:, :, ::step], places) - from_bins(total[:, :, ::step], places)
             for one, step in zip(exact, (-1, 1)[:ends], strict=True)
         ]
-        shares = (rest.sum((1, 2)) / rest.sum())[places][:, None]
-        found.append(best_side(sides[0], sides[1] if ends > 1 else None, shares))
-    return found
+        found.append(best_side(sides[0], sides[1] if ends > 1 else None, found[0].signed if found else None))
+    equal = np.unique(values, return_counts=True)[1]
+    return found, np.array([_ties(each[None])[0] for each in (equal[::-1], equal)[:ends]])

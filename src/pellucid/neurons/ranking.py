@@ -12,6 +12,8 @@ from pellucid.errors import listing
 from pellucid.results import Array, Result, ResultError, Table
 
 BY = ("absolute", "signed")
+TOGETHER = ("forest", "gaussian")
+"""Methods that tell all classes apart at once: a neuron's score has one size in all of them, and only signs differ."""
 OVERALL = ("score", "null", "low", "high")
 """Columns of the table `overall`; `low` and `high` are there where the result has an interval."""
 
@@ -73,6 +75,11 @@ class Ranking(Result):
         return tuple(str(name) for name in self.axes["class"])
 
     @property
+    def classes_apart(self) -> tuple[str, ...]:
+        """The classes that have an order of their own; none where the method tells more than two apart at once."""
+        return () if self.method in TOGETHER and len(self.classes) > 2 else self.classes
+
+    @property
     def neurons(self) -> tuple[str, ...]:
         """The names of all neurons, site by site."""
         return tuple(str(name) for name in self.axes["neuron"])
@@ -85,10 +92,16 @@ class Ranking(Result):
     def scores(self, cls: str | None = None, *, by: str = "absolute") -> Array:
         """The numbers that an order goes by, [neuron]: of one class, or overall; their size, or `signed` as they are.
 
-        With a sign, a neuron that is silent for the class stands at the end.
+        With a sign, a neuron that is silent for the class stands at the end. A class of a method that tells several
+        apart at once has no order of its own, and is refused.
         """
         if by not in BY:
             raise ResultError(f"Neurons are ordered by {listing(BY)}, not by {by!r}.")
+        if cls is not None and self.place("class", cls) >= 0 and cls not in self.classes_apart:
+            raise ResultError(
+                f"{self.method!r} tells all {len(self.classes)} classes apart at once, so {cls!r} has no order of its "
+                "own: leave the class out, or rank a concept of that class alone, such as 'upos=NOUN'."
+            )
         chosen = self.overall.columns["score"] if cls is None else self.values[self.place("class", cls)]
         return np.abs(chosen) if by == "absolute" else np.array(chosen)
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import Array, ResultError, Table
 from pellucid.uncertainty import jackknife
 
 if TYPE_CHECKING:
     from pellucid.results import Provenance
+
+
+FEW = 10
+"""Words of a class below which a ranking warns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +59,8 @@ def ranking_of(
     bad = np.argwhere(~np.isfinite(scores.both))
     if len(bad):
         raise ResultError(f"The score of {neurons[int(bad[0, 1])]} is not a number; leave its site out.")
+    if tables is not None and "classes" in tables:
+        _warn_of_few(tables["classes"], len(neurons))
     interval = jackknife(scores.both, [each.scores.both for each in again], [each.size for each in again])
     low, high = interval.low, interval.high
     axes = {"class": tuple(classes), "neuron": tuple(neurons)}
@@ -74,6 +82,20 @@ def ranking_of(
         provenance=provenance,
         tables={"overall": overall, **beside, **dict(tables or {})},
     )
+
+
+def _warn_of_few(table: Table, neurons: int) -> None:
+    """Warns, once for all classes, where a class has so few words that the best of many neurons is one by chance."""
+    words = dict(zip(table.axes["class"], table.columns["words"].tolist(), strict=True))
+    few = {name: count for name, count in words.items() if count < FEW}
+    if few:
+        least = min(few, key=lambda name: few[name])
+        warnings.warn(
+            f"{len(few)} of {len(words)} classes have fewer than {FEW} words ({str(least)!r} has {few[least]}), from "
+            f"which {neurons:,} neurons are scored: compare with chance, give more text, or name other classes.",
+            NeuronWarning,
+            stacklevel=5,
+        )
 
 
 def class_table(classes: Sequence[str], counts: Array) -> Table:

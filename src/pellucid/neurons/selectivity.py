@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.neurons.chance import distance_chance
 from pellucid.neurons.class_sums import ClassSums, class_collectors, ranking_from_sums
 from pellucid.neurons.concepts import OTHER, Concept, as_concept
 from pellucid.neurons.scores import Scores
@@ -37,16 +39,18 @@ def selectivity(
 ) -> Ranking:
     """How well a neuron tells a class from all other words: d′ = (μ_z − μ_rest) / σ, from `ClassMoments`.
 
-    σ² is the variance inside z and inside the rest, half of each. Overall is the largest |d′|; chance is
-    E|d′| = √(2/π·(1/n_z + 1/n_rest)) for labels dealt out at random. The table `index` holds the class selectivity
-    index (μ_max − μ_others)/(μ_max + μ_others) (Morcos et al. 2018) of neurons whose class means are all at least 0.
+    σ² is the variance inside z and inside the rest, half of each. Overall is the largest |d′|. Chance is
+    E|d′| = √(2/π·(1/n_z + 1/n_rest)) for labels dealt out at random, and overall that of the largest of all classes.
+    The table `index` holds the class selectivity index (μ_max − μ_others)/(μ_max + μ_others) (Morcos et al. 2018) of
+    neurons whose class means are all at least 0.
     """
     asked = as_concept(concept)
     found = found_in(source, corpus, asked, class_collectors, sites=sites, control=control, seed=seed, pooling=pooling)
-    return ranking_from_sums(found, asked, d_prime, method="selectivity", sites=sites, seed=seed, tables=_tables)
+    statistic = partial(d_prime, seed=seed)
+    return ranking_from_sums(found, asked, statistic, method="selectivity", sites=sites, seed=seed, tables=_tables)
 
 
-def d_prime(sums: ClassSums) -> Scores:
+def d_prime(sums: ClassSums, *, seed: int = 0) -> Scores:
     """d′ of every class against all other words."""
     if sums.variances is None:
         raise ResultError("Selectivity needs variances: collect ClassMoments with covariance='diagonal'.")
@@ -54,9 +58,8 @@ def d_prime(sums: ClassSums) -> Scores:
     made = [_against_rest(sums, place) for place in places]
     signed = np.stack([score for score, _ in made])
     null = np.repeat(np.array([[chance] for _, chance in made]), signed.shape[1], axis=1)
-    best = np.abs(signed).argmax(0)
-    units = np.arange(signed.shape[1])
-    return Scores(signed, np.abs(signed)[best, units], null, null[best, units])
+    best = np.full(signed.shape[1], distance_chance(sums.counts, places, seed))
+    return Scores(signed, np.abs(signed).max(axis=0), null, best)
 
 
 def _against_rest(sums: ClassSums, place: int) -> tuple[Array, float]:

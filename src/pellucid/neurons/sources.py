@@ -77,10 +77,13 @@ def found_in(
     return sweep(models, corpus.labelled(concept), gather(chosen, concept.name), **options)
 
 
-def view_of(found: Found, kind: type[Collector], concept: Concept, sites: Sites) -> tuple[Any, list[str]]:
+def view_of(
+    found: Found, kind: type[Collector], concept: Concept, sites: Sites, **settings: str
+) -> tuple[Any, list[str]]:
     """The view of a collector that tells the concept apart, and its keys of the first model.
 
-    Of several, the one with most sites counts; among those, one that kept document groups apart.
+    Of several, the one with most sites counts; among those, one that kept document groups apart. `settings` are those
+    that it must have, such as `covariance="full"`.
     """
     from pellucid.collect.collector import keys, split_key
 
@@ -89,7 +92,7 @@ def view_of(found: Found, kind: type[Collector], concept: Concept, sites: Sites)
     having: list[tuple[int, bool, Any, list[str]]] = []
     labels: list[str] = []
     for name, each in found.collectors.items():
-        if not isinstance(each, kind):
+        if not isinstance(each, kind) or any(getattr(each, name) != value for name, value in settings.items()):
             continue
         label = str(getattr(each, "label", ""))
         labels.append(label)
@@ -101,9 +104,10 @@ def view_of(found: Found, kind: type[Collector], concept: Concept, sites: Sites)
             having.append((len(own), bool(view.groups), view, own))
     if not having:
         told = f"of the labels {listing(labels)}" if labels else "none"
+        needed = "".join(f", {name}={value!r}" for name, value in settings.items())
         raise ResultError(
-            f"Ranking neurons for {concept.name!r} needs {kind.__name__}(sites, label={concept.name!r}); those of this "
-            f"sweep are {told}, or not of the sites {listing(asked) if asked else 'of the model'}."
+            f"Ranking neurons for {concept.name!r} needs {kind.__name__}(sites, label={concept.name!r}{needed}); those "
+            f"of this sweep are {told}, or not of the sites {listing(asked) if asked else 'of the model'}."
         )
     _, _, view, own = max(having, key=lambda each: each[:2])
     return view, own

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.collect.collector import keys as chosen_keys
+from pellucid.collect.collector import split_key
 from pellucid.collect.labelled_store import labelled_store
 from pellucid.collect.words import word_labels
 from pellucid.errors import SweepError
 from pellucid.neurons.concepts import Concept
-from pellucid.neurons.sources import Sites, patterns
-from pellucid.results import Array, Provenance, ResultError
+from pellucid.neurons.sources import Sites, patterns, site_of
+from pellucid.results import Array, Provenance
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
@@ -57,14 +58,14 @@ def row_classes(store: Store, concept: Concept) -> RowClasses:
 
 
 def store_keys(store: Store, sites: Sites) -> tuple[str, ...]:
-    """The keys of the store that are asked for."""
-    if len(store.models) > 1:
-        raise ResultError("A store of several models is ranked one model at a time; build one store for each.")
-    asked = patterns(sites)
-    found = chosen_keys(store.models, asked) if asked else store.keys
-    absent = [key for key in found if key not in store.keys]
+    """The keys of the store's first model that are asked for; a twin beside it is left alone."""
+    mine = tuple(key for key in store.keys if split_key(key)[0] == 0)
+    asked = [part.strip() for each in patterns(sites) for part in each.split(",")]
+    wanted = tuple(f"0:{site_of(part)}" if len(store.models) > 1 else part for part in asked)
+    found = chosen_keys(store.models, wanted) if asked else mine
+    absent = [key for key in found if key not in mine]
     if absent:
-        raise SweepError(f"The store does not hold {absent[0]!r}; it holds {', '.join(store.keys)}.")
+        raise SweepError(f"The store does not hold {absent[0]!r}; it holds {', '.join(mine)}.")
     return found
 
 
@@ -83,12 +84,16 @@ def columns(store: Store, key: str, rows: Array, *, memory: int = MEMORY) -> Ite
 def provenance_of(store: Store, arguments: dict[str, object], seed: int | None, keys: Sequence[str]) -> Provenance:
     """Where numbers from a store come from."""
     about = store.about
-    told = {**arguments, "sites": list(keys), "store": {"dtype": about["dtype"], "reading": about["reading"]}}
+    told = {
+        **arguments,
+        "sites": [site_of(key) for key in keys],
+        "store": {"dtype": about["dtype"], "reading": about["reading"]},
+    }
     counts = about["counts"]
     return Provenance(
         function="neurons.ranking",
         arguments=told,
-        models=tuple({"name": model.name, "fingerprint": model.fingerprint} for model in store.models),
+        models=tuple({"name": model.name, "fingerprint": model.fingerprint} for model in store.models[:1]),
         corpus={**about["corpus"], "sentences": counts["sentences"], "words": counts["words"]},
         seed=seed,
         versions=about["versions"],

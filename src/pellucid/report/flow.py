@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.identifiability.notes import notes_of
 from pellucid.report.cells import beside
 from pellucid.report.html import Cell, number, share
 from pellucid.report.page import Written, page
@@ -119,7 +120,6 @@ def checks(result: InformationFlow) -> list[str]:
 def show_agreement(sheet: Sheet, result: FlowAgreement) -> None:
     """The figure, and every correlation with interval, chance, and the random model's."""
     sheet.result(result, name="agreement")
-    assert result.null is not None
     means = result.values.mean(1)
     best = int(means.argmax())
     table = result.table("baselines")
@@ -127,7 +127,7 @@ def show_agreement(sheet: Sheet, result: FlowAgreement) -> None:
     sheet.highlight(
         f"rank correlation of {result.axes['measure'][best]} with hidden states",
         number(float(means[best])),
-        chance=f"chance {number(float(result.null[best].mean()))}, nearness alone {number(float(near))}",
+        chance=f"chance 0, nearness alone {number(float(near))}",
     )
     sheet.figure(
         result.plot(width=WIDTH),
@@ -137,21 +137,43 @@ def show_agreement(sheet: Sheet, result: FlowAgreement) -> None:
         alt="A line over layers for every method, its rank correlation with hidden token attribution.",
     )
     _correlations(sheet, result)
-    texts = result.table("texts").columns
-    error = float(texts["error"].mean())
-    how = f"estimated, each norm off by about {error:.1%}" if error else "exact"
-    sheet.note(f"{len(texts['tokens'])} texts, {int(texts['positions'].sum())} positions; hidden states: {how}.")
+    for line in agreement_lines(result):
+        sheet.note(line)
     sheet.facts(list(result.measures.items()))
+
+
+def agreement_lines(result: FlowAgreement) -> list[str]:
+    """What was compared, how noisy hidden token attribution is, and where a method told nothing, a sentence each."""
+    texts = result.table("texts").columns
+    error, most = float(texts["error"].mean()), result.table("ceiling").columns["ceiling"]
+    how = "exact"
+    if error:
+        how = (
+            f"estimated, each norm off by about {error:.1%}: no map could reach more than "
+            f"{number(float(most.min()))} to {number(float(most.max()))} (by halves of the directions)"
+        )
+    found = [f"{len(texts['tokens'])} texts, {int(texts['positions'].sum())} positions; hidden states: {how}."]
+    told = result.table("positions").columns
+    for row, method in enumerate(result.axes["measure"]):
+        silent, flat, counted = (int(told[name][row].sum()) for name in ("silent", "without ranks", "positions"))
+        if silent or flat:
+            found.append(
+                f"{method}: of {counted + silent} positions in all layers it said nothing at {silent}, which do not "
+                f"count, and gave all tokens the same at {flat}, which count as 0."
+            )
+    return found + notes_of(result)
 
 
 def _correlations(sheet: Sheet, result: Result) -> None:
     drawn = result.tables["random model"].columns["value"] if "random model" in result.tables else None
-    numbers = ["correlation", "95% interval", "chance", *(["random model"] if drawn is not None else [])]
+    numbers = ["correlation", "95% interval", "chance", "sds away", *(["random model"] if drawn is not None else [])]
+    away = result.table("chance").columns["z"]
     rows = [
         (
             str(method),
             str(layer),
             *beside(result, (row, column)),
+            Cell(number(away[row, column]), float(away[row, column])),
             *([Cell(number(drawn[row, column]), float(drawn[row, column]))] if drawn is not None else []),
         )
         for row, method in enumerate(result.axes["measure"])
@@ -160,7 +182,7 @@ def _correlations(sheet: Sheet, result: Result) -> None:
     sheet.table(
         ["method", "layer", *numbers],
         rows,
-        caption="By layer.",
+        caption="By layer; and how many standard deviations from chance, over permutations of the tokens.",
         name="agreement-layers",
         right=numbers,
         fold="By layer",

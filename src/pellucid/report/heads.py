@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.report.cells import beside
 from pellucid.report.head_examples import Shown, write_examples
 from pellucid.report.html import Cell, Row, element, joined, number
 from pellucid.report.page import Written, page
@@ -15,7 +16,7 @@ from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
 
 if TYPE_CHECKING:
-    from pellucid.heads import HeadAlignment, HeadFunctions, HeadShapes
+    from pellucid.heads import HeadAlignment, HeadClusters, HeadFunctions, HeadShapes, HeadStatistics
     from pellucid.heads.roles.examples import Example
     from pellucid.model import Model
 
@@ -176,6 +177,70 @@ def show_shapes(sheet: Sheet, result: HeadShapes) -> None:
         "word and its neighbours, both above what uniform attention gives."
     )
     sheet.table(["shape", "heads", "which"], rows, caption=caption, name="head_shape_classes", right=["heads"])
+    skipped = result.table("skipped").columns
+    for name, why in zip(skipped["class"].tolist(), skipped["why"].tolist(), strict=True):
+        sheet.note(f"Not tried: {name}, because {why}.")
+
+
+def show_statistics(sheet: Sheet, result: HeadStatistics) -> None:
+    """How sharply every head looks, how far and at what: maps, and every number behind a fold."""
+    sheet.result(result, name="head_statistics")
+    names = ", ".join(map(str, result.axes["measure"]))
+    sheet.figure(
+        result.plot(width=WIDTH),
+        name="head_statistics",
+        caption=f"Every cell is one head: rows are layers, columns heads. Grey on the colour bar: {result.chance}.",
+        alt=f"Heat maps of all heads: {names}.",
+    )
+    rows: list[Row] = [
+        (str(measure), Cell(f"{layer}.{head}", at), *beside(result, (which, row, column)))
+        for which, measure in enumerate(result.axes["measure"])
+        for at, (row, column) in enumerate(zip(*np.nonzero(np.isfinite(result.values[0])), strict=True))
+        for layer, head in [(result.axes["layer"][row], result.axes["head"][column])]
+    ]
+    numbers = ["value", "95% interval", "chance"]
+    sheet.table(
+        ["measure", "head", *numbers],
+        rows,
+        caption=f"Every number of these maps. Interval: {result.resampled}. "
+        + " ".join(f"{name}: {phrase}." for name, phrase in result.measures.items()),
+        right=numbers,
+        fold="All numbers of these maps",
+    )
+    skipped = result.table("skipped").columns
+    for name, why in zip(skipped["measure"].tolist(), skipped["why"].tolist(), strict=True):
+        sheet.note(f"Not told: attention on {name}, because {why}.")
+
+
+def show_clusters(sheet: Sheet, result: HeadClusters, *, every: int) -> None:
+    """Heads whose attention is alike: the plane, and the members of every cluster."""
+    sheet.result(result, name="head_clusters")
+    within = result.provenance.arguments["within"]
+    part = "" if every == 1 else f" Read at every {every}th word."
+    sheet.figure(
+        result.plot(width=WIDTH),
+        name="head_clusters",
+        caption="Every point is a head; near ones look at the same words (Jensen–Shannon distance of their attention, "
+        f"classical scaling). Colours are clusters, joined by average linkage up to a distance of {within:g}.{part}",
+        alt="Heads as points on a plane, coloured by cluster.",
+    )
+    assert result.null is not None
+    names = [str(name) for name in result.axes["head"]]
+    rows: list[Row] = []
+    for number_, heads in result.members.items():
+        at = [names.index(head) for head in heads]
+        cells = [float(part[row, at].mean()) for row in (0, 1) for part in (result.values, result.null)]
+        rows.append((number_, len(heads), *(Cell(number(each), each) for each in cells), ", ".join(heads)))
+    numbers = ["heads", "inside", "inside by chance", "to the nearest other", "that by chance"]
+    sheet.table(
+        ["cluster", *numbers, "which"],
+        rows,
+        caption=f"Clusters, the largest first: mean distances of their heads. Chance: {result.chance}. Intervals of "
+        f"every head in the file: {result.resampled}.",
+        name="head_cluster_members",
+        right=["cluster", *numbers],
+        fold="Members of every cluster",
+    )
 
 
 def write_heads(
@@ -188,8 +253,14 @@ def write_heads(
     found: Sequence[Example],
     command: str,
     side: str = "source",
+    statistics: HeadStatistics | None = None,
+    clusters: tuple[HeadClusters, int] | None = None,
+    absent: Sequence[str] = (),
 ) -> Path:
-    """A folder with heads.html, the results, tables, figures and views; whole or not at all."""
+    """A folder with heads.html, the results, tables, figures and views; whole or not at all.
+
+    `clusters` come with the number of which each so many-th word was read; `absent` says what cannot be shown.
+    """
     with whole_folder(folder) as work:
         sheet = Sheet(work, command)
         show_functions(sheet, result, model=model, found=found, side=side)
@@ -198,6 +269,14 @@ def write_heads(
         for name, what, each in aligned:
             sheet.heading(f"Attention by layer: {what}")
             show_alignment(sheet, each, name=name, what=what)
+        if statistics is not None:
+            sheet.heading("How sharply, how far, at what")
+            show_statistics(sheet, statistics)
+        if clusters is not None:
+            sheet.heading("Heads that look alike")
+            show_clusters(sheet, clusters[0], every=clusters[1])
+        for told in absent:
+            sheet.note(told)
         section = Written.filled("What attention heads do", EXPLANATION, sheet)
         about = f"Over {result.provenance.corpus['words']:,} words of {result.provenance.corpus['name']}."
         text = page(model.name, about, (), [section])

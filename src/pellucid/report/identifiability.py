@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.identifiability.notes import notes_of
 from pellucid.report.attention_weights import show_changed, show_reach, show_second
 from pellucid.report.cells import beside
-from pellucid.report.html import Cell, number, share
+from pellucid.report.html import Cell, interval, number, share
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
@@ -35,10 +36,13 @@ TITLES = {
 def show_attention(sheet: Sheet, result: AttentionIdentifiability) -> None:
     """Maps of every measure, means by layer, and how they grow with the length of the text."""
     sheet.result(result, name="attention")
-    unique = float(result.measure("unique").mean())
-    sheet.highlight("queries whose attention is unique", share(unique), chance="1 if nothing is left open")
-    moved = result.place("measure", "moved")
+    unique, moved = (result.place("measure", name) for name in ("unique", "moved"))
     assert result.null is not None
+    sheet.highlight(
+        "queries whose attention is unique",
+        share(float(result.values[unique].mean())),
+        chance=f"values in general position {share(float(result.null[unique].mean()))}",
+    )
     sheet.highlight(
         "part of the weights without effect",
         number(float(result.values[moved].mean())),
@@ -123,13 +127,21 @@ def show_mixing(sheet: Sheet, result: TokenMixing) -> None:
     _by_layer(sheet, result, "mixing")
     table = result.table("offsets")
     layers = table.axes["layer"]
+    ends = [table.columns.get(name) for name in ("low", "high")]
     rows = [
-        (str(offset), *(_mean(table.columns["share"][place, at]) for at in range(len(layers))))
+        (
+            str(offset),
+            str(layer),
+            _mean(table.columns["share"][place, at]),
+            interval(*(None if end is None else float(end[place, at]) for end in ends)),
+            _mean(table.columns["equal shares"][place, at]),
+        )
         for place, offset in enumerate(table.axes["offset"])
+        for at, layer in enumerate(layers)
     ]
-    right = [f"layer {layer}" for layer in layers]
+    right = ["share", "95% interval", "equal shares"]
     sheet.table(
-        ["offset", *right],
+        ["offset", "layer", *right],
         rows,
         caption="Share of what stands so many tokens before (−) or after a token.",
         name="mixing-offsets",
@@ -139,6 +151,13 @@ def show_mixing(sheet: Sheet, result: TokenMixing) -> None:
     error = float(result.table("texts").columns["error"].mean())
     how = f"estimated from random directions, each off by about {error:.1%}" if error else "exact"
     sheet.note(f"Norms of derivatives are {how}.")
+    if error:
+        half = float(result.table("directions").columns["not largest by half"][-1])
+        sheet.note(
+            "The largest of many noisy norms tends to be too large. Tokens with a larger contributor after the last "
+            f"layer, by all directions: {share(float(result.measure('not largest')[-1]))}; by half of them, with twice "
+            f"the noise: {share(half)}."
+        )
     _phrases(sheet, result)
 
 
@@ -191,6 +210,8 @@ def _mean(values: object) -> Cell:
 
 
 def _phrases(sheet: Sheet, result: Result) -> None:
+    for line in notes_of(result):
+        sheet.note(line)
     sheet.facts([(name, phrase) for name, phrase in result.measures.items()])
 
 

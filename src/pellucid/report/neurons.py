@@ -24,8 +24,13 @@ _DEEPEST = 4.0
 
 
 def show_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
-    """The figure, the first neurons across classes, and the first of every class."""
+    """A ranking with its files: the figure, the first neurons across classes, and the first of every class."""
     sheet.result(result, name=name)
+    draw_ranking(sheet, result, name=name)
+
+
+def draw_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
+    """What a page shows of a ranking."""
     sheet.text(f"{result.title}. Every score is {result.score}.")
     sheet.figure(
         result.plot(width=WIDTH),
@@ -56,31 +61,60 @@ def show_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
         right=heads,
         fold=f"The first {len(rows)} neurons",
     )
-    firsts = [
-        (cls, ", ".join(result.top(min(6, len(result.neurons)), cls)), _words(result, cls)) for cls in result.classes
+    if "matches" in result.tables:
+        _matches(sheet, result, name)
+        return
+    counts = _words(result)
+    firsts: list[Row] = [
+        (
+            cls,
+            element("code", ", ".join(result.top(min(6, len(result.neurons)), cls))),
+            *([Cell(f"{counts[cls]:,}", counts[cls])] if counts else []),
+        )
+        for cls in result.classes_apart
     ]
-    sheet.table(
-        ["class", "first neurons", "words"],
-        [(cls, element("code", names), Cell(f"{count:,}", count)) for cls, names, count in firsts],
-        caption="The first neurons of every class, by the size of the score.",
-        name=f"{name}_classes",
-        right=["words"],
-    )
+    if firsts:
+        sheet.table(
+            ["class", "first neurons", *(["words"] if counts else [])],
+            firsts,
+            caption="The first neurons of every class, by the size of the score.",
+            name=f"{name}_classes",
+            right=["words"],
+        )
 
 
-def _words(result: Ranking, cls: str) -> int:
+def _matches(sheet: Sheet, result: Ranking, name: str) -> None:
+    """What the first neurons are like in the other models."""
+    columns = {column: part.ravel() for column, part in result.table("matches").columns.items()}
+    places = [result.place("neuron", neuron) for neuron in result.order()[:LISTED]]
+    rows: list[Row] = [
+        (
+            Cell(element("code", result.neurons[place]), place),
+            *(_cell(float(part[place])) if part.dtype.kind == "f" else str(part[place]) for part in columns.values()),
+        )
+        for place in places
+    ]
+    numbers = [column for column, part in columns.items() if part.dtype.kind != "U"]
+    sheet.table(["neuron", *columns], rows, caption="What the first neurons are found in.", name=f"{name}_matches",
+                right=numbers)  # fmt: skip
+
+
+def _words(result: Ranking) -> dict[str, int]:
+    """How many words each class has, where the ranking knows it."""
     if "classes" not in result.tables:
-        return 0
+        return {}
     table = result.table("classes")
-    return int(table.columns["words"][table.axes["class"].index(cls)])
+    return {str(cls): int(count) for cls, count in zip(table.axes["class"], table.columns["words"], strict=True)}
 
 
 def _cell(value: float) -> Cell:
     return Cell(number(value), value)
 
 
-def show_neuron(sheet: Sheet, reading: NeuronReading, neuron: str, rankings: Mapping[str, Ranking]) -> None:
-    """All that is known of one neuron."""
+def show_neuron(
+    sheet: Sheet, reading: NeuronReading, neuron: str, rankings: Mapping[str, Ranking], *, histogram: bool = True
+) -> None:
+    """All that is known of one neuron; its histogram may be left out, to keep a page small."""
     from pellucid.views.readings import histogram_figure
 
     stem = neuron.replace(":", "_").replace(".", "_")
@@ -115,12 +149,13 @@ def show_neuron(sheet: Sheet, reading: NeuronReading, neuron: str, rankings: Map
     sheet.heading("Text coloured by its activation")
     sheet.html(_texts(reading, neuron))
     sheet.note("Red: above its mean, blue: below; the deeper, the further, up to 4 standard deviations.")
-    sheet.figure(
-        histogram_figure(reading, neuron, width=WIDTH),
-        name=f"{stem}_histogram",
-        caption="How often it has which activation, over all words of the text.",
-        alt=f"Histogram of the activations of {neuron}.",
-    )
+    if histogram:
+        sheet.figure(
+            histogram_figure(reading, neuron, width=WIDTH),
+            name=f"{stem}_histogram",
+            caption="How often it has which activation, over all words of the text.",
+            alt=f"Histogram of the activations of {neuron}.",
+        )
     sheet.heading("Where it is largest and smallest")
     for end in ("largest", "smallest"):
         sheet.html(_contexts(reading, neuron, end))

@@ -93,6 +93,11 @@ def sentences(result: Pruning) -> list[str]:
         f"by {by}, and {number(drawn)} on average if they are drawn at random."
     )
     told += _main_score(result)
+    if result.biased:
+        told.append(
+            "The point was chosen by the scores that are shown, so that they are a little too good there; a text to "
+            "test on (test, --test) gives scores by which nothing was chosen."
+        )
     if result.provenance.arguments["settings"]["tune"]:
         told.append("The weights were trained along with the gates, but not for the other two ways.")
     return told
@@ -140,14 +145,16 @@ def _tables(sheet: Sheet, result: Pruning) -> None:
         )
     if "functions" in result.tables:
         columns = result.table("functions").columns
+        numbers = ["heads", "left", "left by chance", "95% of draws"]
         sheet.table(
-            ["function", "heads", "left", "left by chance"],
+            ["function", *numbers],
             [
-                (str(name), int(had), int(left), float(chance))
-                for name, had, left, chance in zip(*columns.values(), strict=True)
+                (str(name), int(had), int(left), float(chance), f"{int(low)} to {int(high)}")
+                for name, had, left, chance, low, high in zip(*columns.values(), strict=True)
             ],
-            caption="Survivors by function; by chance: if survivors were drawn from all heads alike.",
-            right=["heads", "left", "left by chance"],
+            caption="Survivors by function; by chance: if survivors were drawn from all heads whose functions were "
+            "read.",
+            right=numbers,
             name="pruning-functions",
         )
     survivors = result.table("survivors").columns

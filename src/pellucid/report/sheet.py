@@ -118,8 +118,8 @@ class Sheet:
         self.files += [f"results/{name}/", f"tables/{name}.csv"]
 
     def highlight(self, label: str, value: str, *, chance: str) -> None:
-        """A number for the top of the page."""
-        self.highlights.append(Highlight(label, value, chance))
+        """A number for the top of the page; its label begins with a capital letter."""
+        self.highlights.append(Highlight(label[:1].upper() + label[1:], value, chance))
 
     def written(self) -> Html:
         """All parts, and links to the files."""

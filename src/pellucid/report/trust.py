@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 EXPLANATION = "Whether attributions say what the model really uses: every method tried against random numbers."
 HOW = (
     "Attributions are judged by what the model does. Insertion and deletion put tokens in or take them away in the "
-    "order of attribution; infidelity asks whether attributions foretell what removing random sets of tokens does; "
-    "completeness whether they add up to the prediction; sensitivity whether they jump when the input hardly moves; "
-    "randomisation whether they change when the weights are made random. Removed tokens stand at the baseline, "
-    "which the model never saw in training: a score beside chance tells about the method, a score alone does not."
+    "order of attribution; infidelity and unexplained ask whether attributions foretell what removing random sets of "
+    "tokens does, in their own unit and at their best scale; completeness whether they add up to the prediction; "
+    "sensitivity whether they jump when the input hardly moves; randomisation whether they change when the weights are "
+    "made random. Removed tokens stand at the baseline, which the model never saw in training: a score beside chance "
+    "tells about the method, a score alone does not."
 )
 
 

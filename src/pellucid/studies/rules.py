@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.heads.weighing.agreement import ranks
-from pellucid.uncertainty import jackknife
+from pellucid.uncertainty import jackknife, range_of_draws
 
 Array = np.ndarray[Any, Any]
 LEVEL = 0.95
@@ -100,16 +100,11 @@ def _permuted(value: float, chance: float, draw: Callable[[np.random.Generator],
 def survivors(total: int, special: int, left: int, found: int) -> Number:
     """How many `found` of the heads `left` are special, beside a draw of as many from `total` with `special` ones.
 
-    The band is the narrowest range of whole numbers whose tails hold at most 2.5% each (hypergeometric distribution).
+    The band is that of `range_of_draws`.
     """
     if not 0 < left < total or not 0 < special < total:
         return UNKNOWN
-    every = math.comb(total, left)
-    chances = [math.comb(special, k) * math.comb(total - special, left - k) / every for k in range(left + 1)]
-    below = np.cumsum(chances)
-    tail = (1 - LEVEL) / 2
-    low = int(np.argmax(below > tail))
-    high = int(np.argmax(below >= 1 - tail - 1e-12))
+    low, high = range_of_draws(total, special, left, level=LEVEL)
     return Number(float(found), left * special / total, band=(float(low), float(high)))
 
 
@@ -137,10 +132,30 @@ def middle_layers(count: int) -> Array:
     return (depth > 1 / 3) & (depth < 2 / 3)
 
 
-def middle_less_outer(values: Array) -> float:
-    """The mean of the middle third of the layers less that of all others; NaN where there is no middle."""
-    middle = middle_layers(len(values))
-    return float(values[middle].mean() - values[~middle].mean()) if middle.any() else math.nan
+OUTER = ("first", "last")
+"""The thirds of a network that are not its middle."""
+
+
+def middle_less(values: Array, outer: str) -> float:
+    """The mean of the middle third of the layers less that of an outer one; NaN where there is no middle."""
+    middle = np.flatnonzero(middle_layers(len(values)))
+    if not len(middle):
+        return math.nan
+    other = values[: middle[0]] if outer == "first" else values[middle[-1] + 1 :]
+    return float(values[middle].mean() - other.mean())
+
+
+def in_the_middle(beside: Sequence[Number], values: Array, *, wanted: int = 1) -> bool | None:
+    """Whether values [layers] are largest (`wanted` 1) or smallest (−1) in the middle third of the layers.
+
+    True where the middle lies beyond each outer third, told by `middle_less` with its interval, and the layer that has
+    most lies in it; False where it lies on the other side of one of them.
+    """
+    sides = [each.above() if wanted > 0 else each.below() for each in beside]
+    if False in sides:
+        return False
+    inside = bool(middle_layers(len(values))[int((wanted * values).argmax())])
+    return True if inside and all(sides) else None
 
 
 def centre(values: Array) -> float:

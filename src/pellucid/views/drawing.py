@@ -23,11 +23,13 @@ from pellucid.views.matches import match_curves
 from pellucid.views.position import surprise_curve
 from pellucid.views.probe_bars import probe_bars
 from pellucid.views.pruning import pruning_figure
+from pellucid.views.ranking_curves import ranking_curves
 from pellucid.views.rankings import ranking_figure
 from pellucid.views.readings import reading_figure
 from pellucid.views.second_attention import second_attention_figure
 from pellucid.views.similarity_map import similarity_map
 from pellucid.views.survey import survey_figure
+from pellucid.views.trajectories import trajectory_figure
 from pellucid.views.trust import trust_figure
 from pellucid.views.units import unit_bars
 
@@ -50,6 +52,7 @@ _MADE_FOR: dict[str, Callable[..., Figure]] = {
     "identifiability.flow_agreement": agreement_figure,
     "identifiability.functions_changed": changed_map,
     "identifiability.second_attention": second_attention_figure,
+    "neurons.evaluation": ranking_curves,
     "neurons.explained": explained_figure,
     "neurons.ranking": ranking_figure,
     "neurons.reading": reading_figure,
@@ -58,6 +61,7 @@ _MADE_FOR: dict[str, Callable[..., Figure]] = {
     "neurons.selective": unit_bars,
     "neurons.spread": probe_bars,
     "neurons.survey": survey_figure,
+    "neurons.trajectories": trajectory_figure,
     "overview.surprise": surprise_curve,
     "similarity.convergence": convergence_curves,
     "similarity.epoch_by_epoch": convergence_curves,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MARKED = 3
 _MOST_ACROSS = 3
-_SIGNED = ("zero", "mean")
+_SIGNED = ("zero", "mean", "bleu")
 
 
 def importance_maps(result: Result, *, width: float = WIDTH) -> Figure:

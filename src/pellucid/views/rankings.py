@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ _ROWS = 11
 
 def ranking_figure(result: Result, *, most: int = 25, width: float = WIDTH) -> Figure:
     """The first `most` neurons across classes, and the number of the best 1% at each site."""
-    from pellucid.neurons.ranking import Ranking, by_site
+    from pellucid.neurons.ranking import Ranking
 
     if not isinstance(result, Ranking):
         raise ResultError(f"This figure shows a ranking of neurons, and not a {result.kind!r}.")
@@ -30,22 +31,22 @@ def ranking_figure(result: Result, *, most: int = 25, width: float = WIDTH) -> F
     place = {name: number for number, name in enumerate(result.neurons)}
     at = [place[name] for name in names]
     columns = result.overall.columns
-    labels = [f"{name} {_best(result, place[name])}" for name in names]
+    labels = [f"{name} {_best(result, place[name])}" if result.concept else name for name in names]
     best = result.order()[: max(_LEAST, round(_SHARE * len(result.neurons)))]
-    counts = {site: len(units) for site, units in by_site(best).items()}
+    counts = Counter(name.rpartition(":")[0] for name in best)  # directions of a site have names like neurons'
     sites = [site for site in dict.fromkeys(name.rpartition(":")[0] for name in result.neurons) if site in counts]
     with house_style():
         figure = new_figure(width, height_of(max(len(names), len(sites), _ROWS)) + 0.3)
         left, right = figure.subplots(1, 2, width_ratios=(5, 2))
         cells = [columns[name][at] if name in columns else None for name in ("null", "low", "high")]
         draw_bars(left, labels, columns["score"][at], *cells)
-        left.set_title("most important neurons, with their best class")
-        left.set_xlabel("score across classes")
+        left.set_title(f"most important neurons{', with their best class' if result.concept else ''}")
+        left.set_xlabel("score across classes" if result.concept else "score")
         draw_bars(right, sites, np.array([counts[site] for site in sites], dtype=np.float64), None, None, None)
         right.set_title(f"sites of the best {len(best)}")
         right.set_xlabel("neurons")
         figure.suptitle(result.title, fontsize=10, parse_math=False)
-        notes = ["▲ fires for the class, ▼ is silent for it"]
+        notes = ["▲ fires for the class, ▼ is silent for it"] if result.concept else []
         notes += [f"grey: {result.chance}"] if "null" in columns else []
         figure.supxlabel("\n".join(notes), fontsize=7.5, color=NOTE, parse_math=False)
         return settled(figure)

@@ -19,6 +19,7 @@ _CURVES, _ROW, _ACROSS = 2.5, 0.17, {1: 1, 2: 2, 4: 2}
 _ARROWS = {
     "completeness": "completeness error (lower is better)",
     "infidelity": "infidelity (lower is better)",
+    "unexplained": "unexplained (lower is better)",
     "sensitivity": "sensitivity (lower is better)",
     "insertion": "insertion (higher is better)",
     "deletion": "deletion (lower is better)",

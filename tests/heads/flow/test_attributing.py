@@ -34,7 +34,7 @@ def score(model: Model, site: str, pattern: torch.Tensor) -> torch.Tensor:
 
 def test_every_entry_agrees_with_finite_differences(model):
     """A ⊙ the mean over 2 midpoints of ∂F/∂A, each derivative from two passes, for all entries of two layers."""
-    found, step = layers(model, steps=2), 1e-5
+    found, step = layers(model, steps=2, rule="midpoint"), 1e-5
     for layer in (1, 2):
         site = f"pattern.{layer}"
         pattern = model.run(IDS, sites=[site])[site]
@@ -62,7 +62,7 @@ def test_all_heads_are_scaled_together(model):
             total += torch.autograd.grad(run.logits[0, -1, 11], run["pattern.1"])[0] / 20
         return (pattern * total)[0]
 
-    found = layers(model)[1].values
+    found = layers(model, rule="midpoint")[1].values
     together = gradients(torch.ones_like(pattern, dtype=torch.bool))
     np.testing.assert_allclose(found, together, rtol=1e-9, atol=1e-12)
     alone = torch.zeros_like(pattern, dtype=torch.bool)
@@ -70,16 +70,21 @@ def test_all_heads_are_scaled_together(model):
     assert np.abs(found[0] - gradients(alone)[0].numpy()).max() > 1e-4
 
 
-def test_sums_are_complete_and_midpoints_more_so(model):
-    for layer, (few, many) in enumerate(zip(layers(model, steps=5), layers(model, steps=80), strict=True)):
+def test_sums_are_complete_and_more_so_by_better_rules(model):
+    fives, eighties = (layers(model, steps=steps, rule="midpoint") for steps in (5, 80))
+    for layer, (few, many) in enumerate(zip(fives, eighties, strict=True)):
         site = f"pattern.{layer}"
         pattern = model.run(IDS, sites=[site])[site]
         assert many.end == pytest.approx(float(score(model, site, pattern)))
         assert many.start == pytest.approx(float(score(model, site, 0 * pattern)))
         assert many.values.sum() == pytest.approx(many.end - many.start, abs=1e-4)
         assert many.error < few.error / 50 or few.error < 1e-9  # of second order
-    midpoint, right = layers(model, steps=20), layers(model, steps=20, rule="right")
-    assert max(each.error for each in midpoint) < max(each.error for each in right)
+    gauss, midpoint, right = (
+        max(each.error for each in layers(model, steps=20, rule=rule)) for rule in ("gauss", "midpoint", "right")
+    )
+    assert gauss < midpoint / 10 < right / 10
+    for one, other in zip(layers(model), layers(model, steps=200, rule="midpoint"), strict=True):  # gauss by default
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-4, atol=1e-5)
 
 
 def test_the_published_sum_takes_gradients_at_the_end_of_each_step(model):
@@ -135,7 +140,7 @@ def test_both_stacks_of_an_encoder_decoder():
 
 
 def test_what_cannot_be_explained_is_refused(model):
-    with pytest.raises(AttributionError, match=r"no rule 'simpson' .* the rules are midpoint, right"):
+    with pytest.raises(AttributionError, match=r"no rule 'simpson' .* the rules are gauss, midpoint, right"):
         layers(model, rule="simpson")
     with pytest.raises(AttributionError, match="in 0 steps; give at least 1"):
         information_flow(model, IDS, "attribution", steps=0)

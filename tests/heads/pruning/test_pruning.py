@@ -17,7 +17,6 @@ from pellucid.heads import GateSettings, HeadGates, Pruning, kept_heads, prune, 
 from pellucid.heads.naming import all_heads, find_heads, head_name
 from pellucid.heads.pruning.curves import Curves, removing, sums_under
 from pellucid.heads.pruning.gate_training import GateTraining
-from pellucid.heads.pruning.tables import by_function
 from pellucid.heads.weighing.measuring import measured
 from pellucid.model import Edit, Model
 from pellucid.report.pruning import sentences
@@ -45,6 +44,7 @@ def found() -> Pruning:
 def test_the_heads_that_matter_stay_open(found):
     assert found.survivors() == ["0.0", "1.0"]
     assert found.chosen == 2
+    assert not found.biased, "the number of heads was asked for"
     assert set(found.axes["method"]) == {"gates", "importance", "random"}
     assert found.axes["heads"][0] == 8
     at = found.place("heads", 2)
@@ -226,6 +226,7 @@ def test_tuned_weights_are_in_the_written_model_alone(tmp_path):
     before = model.fingerprint
     tuned = replace(QUICK, tune=True, tune_rate=1e-2)
     result = quick(model, corpus, folder=tmp_path / "out", settings=tuned)
+    assert not result.biased
     frozen = quick(model, corpus)
     assert Model.load(model.hf, tokenizer=model.tokenizer).fingerprint == before
     assert result.chosen == result.table("path").columns["open"][-1]
@@ -279,54 +280,6 @@ def test_numbers_that_are_none_end_the_training(tmp_path, monkeypatch):
     assert not (tmp_path / "out" / "model").exists()
 
 
-def test_survivors_by_function_beside_chance():
-    gates = {"0.0": 1.0, "0.1": 0.0, "0.2": 0.4, "1.0": 0.0}
-    labels = {"0.0": ("positional", "sink"), "0.1": ("sink",), "0.2": (), "1.0": ()}
-    columns = by_function(gates, labels).columns
-    assert columns["function"].tolist() == ["positional", "sink", "none"]
-    assert columns["heads"].tolist() == [1, 2, 2]
-    assert columns["left"].tolist() == [1, 1, 1]
-    assert columns["by chance"].tolist() == [0.5, 1.0, 1.0]
-
-
-def test_functions_of_heads_are_told_with_the_survivors():
-    from pellucid.heads import functions
-
-    model = planted()
-    known = functions(model, repeated_corpus(40))
-    result = prune(
-        model, repeated_corpus(80), settings=replace(QUICK, rate=0.3), functions=known, draws=1, heads=4, progress=False
-    )
-    told = dict(
-        zip(result.table("survivors").columns["head"], result.table("survivors").columns["functions"], strict=True)
-    )
-    for name, labels in known.labels.items():
-        if name in told:
-            assert told[name] == "; ".join(labels)
-    columns = result.table("functions").columns
-    assert columns["heads"].sum() >= 8
-    with pytest.raises(ModelError, match="is another model"):
-        quick(model_for("lm", layers=1), CORPORA["lm"][0], functions=known)
-
-
-def test_functions_of_an_encoder_are_those_of_its_heads_alone():
-    from pellucid.heads import functions
-
-    model, (corpus, _) = model_for("translate"), CORPORA["translate"]
-    known = functions(model, corpus, level=1.0, sink=0.01, induction=0.01, duplicate=0.01, rare=0.01, least=1)
-    assert known.labels, "with such thresholds some heads must have a function"
-    result = quick(model, corpus, functions=known)
-    gates = result.table("gates").axes["head"]
-    inside = [name for name in gates if str(name).startswith("encoder.")]
-    counts = dict(
-        zip(*(result.table("functions").columns[name].tolist() for name in ("function", "heads")), strict=True)
-    )
-    assert counts["not read"] == len(gates) - len(inside)
-    for label in dict.fromkeys(each for labels in known.labels.values() for each in labels):
-        assert counts[label] == len([1 for labels in known.labels.values() if label in labels])
-    assert counts["none"] == len(inside) - len(known.labels)
-
-
 def curve(scores: list[float], chance: float, score: str) -> Curves:
     counts = tuple(range(len(scores), 0, -1))
     values = np.array([scores] * 3)
@@ -339,16 +292,15 @@ def curve(scores: list[float], chance: float, score: str) -> Curves:
 def test_the_chosen_point_keeps_the_wanted_share_of_what_is_above_chance():
     good = curve([0.9, 0.88, 0.86, 0.7], 0.5, "accuracy")
     assert good.shares() == pytest.approx([1, 0.95, 0.9, 0.5])
-    assert good.chosen(keep=0.9, most=None, last=False) == 2
-    assert good.chosen(keep=0.91, most=None, last=False) == 3
-    assert good.chosen(keep=0.9, most=3, last=False) == 3
-    assert good.chosen(keep=0.9, most=None, last=True) == 1
+    assert good.chosen(keep=0.9, most=None) == 2
+    assert good.chosen(keep=0.91, most=None) == 3
+    assert good.chosen(keep=0.9, most=3) == 3
     nats = curve([math.e, math.exp(1.5), math.exp(4)], math.exp(5), "perplexity")
     assert nats.shares() == pytest.approx([1, 3.5 / 4, 0.25])
     hopeless = curve([0.4, 0.9], 0.5, "accuracy")
-    assert hopeless.chosen(keep=0.5, most=None, last=False) == 2
+    assert hopeless.chosen(keep=0.5, most=None) == 2
     with pytest.raises(TrainError, match="no fewer than 1 of 4 heads"):
-        good.chosen(keep=0.9, most=0, last=False)
+        good.chosen(keep=0.9, most=0)
 
 
 def test_edits_that_remove_heads_name_each_site_once():
@@ -373,6 +325,10 @@ def test_bad_requests(tmp_path):
         ({"draws": 0}, "random order"),
         ({"keep": 0.0}, "no share"),
         ({"heads": -1}, "cannot be kept"),
+        ({"heads": 3, "keep": 0.9}, "give one of them"),
+        ({"test": corpus}, "also the text that the point is chosen by"),
+        ({"settings": replace(QUICK, tune=True), "folder": tmp_path / "new", "heads": 3}, "heads=3 has no other point"),
+        ({"settings": replace(QUICK, tune=True), "folder": tmp_path / "new", "keep": 0.9}, "keep=0.9 has no other"),
     ):
         with pytest.raises(TrainError, match=words):
             quick(model, corpus, **options)

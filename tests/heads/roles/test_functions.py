@@ -120,7 +120,27 @@ def test_random_models_have_no_functions(causal):
     corpus = grammar_corpus().take(150)
     for seed in range(3):
         for scale in (0.02, 0.5):
-            assert functions(random_model(seed, causal=causal, scale=scale), corpus).labels == {}, (seed, scale)
+            model = random_model(seed, causal=causal, scale=scale)
+            assert functions(model, corpus, random=False).labels == {}, (seed, scale)
+
+
+def captions(count: int = 60) -> Corpus:
+    """Captions whose rarest word is one of many sub-words, as rare words are: even attention ends there."""
+    dice = np.random.default_rng(0)
+    strange = ["".join(dice.choice(list("bcdfgklmnprstvz"), 12)) for _ in range(count)]
+    places = ["a man in a blue shirt sits on the {}", "two dogs run near a {} in the snow", "the {} of a young girl"]
+    return Corpus.of([places[at % 3].format(word) for at, word in enumerate(strange)], name="captions")
+
+
+def test_random_models_of_sub_words_have_no_functions():
+    """Without a random model to compare with, every head of a random model would look for rare words."""
+    model = Model.random_like(Model.load("zoo:translate"), 1)
+    model.name = "another random model"
+    alone, beside = functions(model, captions(), random=False), functions(model, captions())
+    assert set(alone.labels.values()) == {("rare words",)}
+    assert "No randomly initialised model was read" in alone.beside_random
+    assert beside.labels == {}
+    assert "rare words (12 of 12 heads" in beside.beside_random
 
 
 def test_heads_of_a_random_twin_raise_the_bar(result):
@@ -131,7 +151,8 @@ def test_heads_of_a_random_twin_raise_the_bar(result):
     assert beside.labels == result.labels
     assert set(beside.table("random model").columns["heads"]) == {0}
     assert beside.beside_random.startswith("No head of a randomly initialised model passes")
-    assert result.beside_random == ""
+    assert result.beside_random.startswith("No randomly initialised model was read")
+    assert functions(model, corpus.take(60)).beside_random.startswith("No head of a randomly")
     as_good = Model.load(model.hf, tokenizer=model.tokenizer)
     as_good.name = f"{model.name} (random, seed 0)"
     found = pl.sweep([model, as_good], corpus, collectors, progress=False)
@@ -206,6 +227,17 @@ def test_a_model_without_attention_weights_is_refused():
     linear = Model.wrap(torch.nn.Linear(3, 3), sites={"out": ""}, name="a linear map")
     with pytest.raises(ResultError, match="'a linear map' shows no self-attention weights"):
         functions(linear, Corpus.of(["the old dog runs"]))
+
+
+def test_offsets_with_few_cases_are_not_tested():
+    """In 15 sentences of eight words, seven words before stand 15 words only: a head cannot be positional there."""
+    corpus = repeated_corpus(15, length=4)
+    result = functions(planted(), corpus, random=False)
+    assert result.table("offsets").axes["offset"] == ("-6", "-5", "-4", "-3", "-2", "-1", "0")
+    assert "-7" in functions(planted(), corpus, least=15, random=False).table("offsets").axes["offset"]
+    assert result.heads("positional") == [NAMES["previous"]]
+    with pytest.raises(ResultError, match="fewer than 400 cases of every function"):
+        functions(planted(), corpus, random=False, least=400)
 
 
 def test_with_grouped_queries_a_head_is_a_query_head():

@@ -70,6 +70,8 @@ def test_without_pairs_no_head_is_a_block():
     result = shapes(drawn(pair=False))
     assert result.axes["measure"] == ("vertical", "diagonal")
     assert result.classes[0].tolist() == [*HEADS[:3], "heterogeneous", "heterogeneous"]
+    assert result.table("skipped").columns["class"].tolist() == ["block"]
+    assert not len(shapes(drawn()).table("skipped").columns["class"])
 
 
 def test_the_rule_at_its_edges():
@@ -152,4 +154,6 @@ def test_near_uniform_heads_are_one_cluster_and_planted_ones_stand_apart(found):
 
 def test_a_model_and_a_corpus_are_swept_for_clusters():
     result = clusters(planted(), grammar_corpus().take(10))
+    assert sorted(name for heads in result.members.values() for name in heads) == sorted(result.axes["head"])
+    assert len(result.members[1]) == max(map(len, result.members.values()))
     assert len(result.axes["head"]) == 8

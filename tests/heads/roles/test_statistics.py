@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
 
+import pellucid as pl
 from pellucid.collect.counts import HeadCounts
-from pellucid.heads import statistics
+from pellucid.corpus import Corpus
+from pellucid.heads import head_collectors, statistics
+from pellucid.model import Model
 from pellucid.model.sites import Site
 from tests.collect.batches import words_of
 from tests.found_by_hand import facts, found_of, setting, with_twin
+from tests.heads.built_models import PLANTED, planted, repeated_corpus
 
 LENGTH = 6  # tokens: one special, then five words
 MODEL = facts({Site("pattern", layer): (3, LENGTH) for layer in range(2)}, causal=False)
@@ -169,3 +175,50 @@ def test_a_layer_with_fewer_heads_has_empty_places():
     assert result.null[:, 1] == pytest.approx(np.repeat(result.null[:, 1, :1], 3, axis=1))
     assert result.offsets.columns["share"][:, 1, 2].tolist() == [0] * 19
     assert result.offsets.columns["share"].sum(0)[:, :2] == pytest.approx(1)
+
+
+def test_attention_on_rare_and_repeated_words_is_that_of_plain_loops():
+    """Every word of the model is one token, so that weights between words are those of the pattern."""
+    model, corpus = planted(), repeated_corpus(12, length=5)
+    found = pl.sweep([model, Model.random_like(model)], corpus, head_collectors(model), progress=False)
+    result = statistics(found)
+    counts = Counter(word.lower() for sentence in corpus for word in sentence.words)
+    wanted = {name: [] for name in ("rare words", "same word", "followed before")}
+    chance = {name: [] for name in wanted}
+    for sentence in corpus:
+        words = [word.lower() for word in sentence.words]
+        run = model.run(sentence.text, "pattern.*")
+        weights = np.stack([run[f"pattern.{layer}"][0].numpy() for layer in range(2)])  # [layer, head, T, T]
+        for query in range(1, len(words)):
+            seen = range(query + 1)
+            least = min(counts[words[key]] for key in seen)
+            keys = {
+                "rare words": [key for key in seen if counts[words[key]] == least],
+                "same word": [key for key in range(query) if words[key] == words[query]],
+                "followed before": [key for key in range(1, query + 1) if words[key - 1] == words[query]],
+            }
+            for name, own in keys.items():
+                if own:
+                    wanted[name].append(weights[:, :, query, own].sum(-1))
+                    chance[name].append(len(own) / len(seen))
+    for name, rows in wanted.items():
+        assert np.allclose(result.measure(name), np.mean(rows, axis=0), atol=1e-5), name
+        at = result.place("measure", name)
+        assert result.null[at] == pytest.approx(np.mean(chance[name])), name
+        assert (result.low[at] <= result.values[at]).all()
+        assert (result.low[at] < result.high[at]).any()
+        assert name in result.measures
+    assert result.measure("followed before")[PLANTED["induction"]] > 0.9
+    assert result.table("random model").columns["value"].shape == result.values.shape
+    assert not len(result.table("skipped").columns["why"])
+
+
+def test_what_the_text_or_the_sweep_cannot_tell_is_named():
+    model = planted()
+    corpus = Corpus.of(["the old dog runs", "she arrived", "my neighbour sleeps"] * 4)
+    alone = statistics(pl.sweep(model, corpus, pl.HeadCounts(), progress=False))
+    assert set(alone.table("skipped").columns["why"]) == {"the sweep has no HeadTargets() of the same heads"}
+    assert "rare words" not in alone.axes["measure"]
+    both = statistics(pl.sweep(model, corpus, head_collectors(model), progress=False))
+    assert both.table("skipped").columns["measure"].tolist() == ["same word", "followed before"]
+    assert "rare words" in both.axes["measure"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from pellucid.corpus import Corpus
+from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import ModelError
 from pellucid.heads.weighing.ablating import attention_heads, sweep_heads
 from pellucid.heads.weighing.ablation import ablation
@@ -22,6 +22,7 @@ from pellucid.heads.weighing.importance import importance
 from pellucid.heads.weighing.measuring import measured
 from pellucid.model import Edit, Model
 from pellucid.results import Result, ResultError
+from pellucid.train.tasks.translation import translated
 from tests.heads.built_models import network, repeated_corpus, tokenizer
 from tests.heads.measuring_models import CORPORA, GRAMMAR, model_for
 
@@ -244,6 +245,31 @@ def test_ablation_alone_with_bleu():
     assert found.low is not None
     assert not found.null.any()
     assert found.table("task").columns["value"][1] == pytest.approx(np.exp(found.table("task").columns["value"][0]))
+
+
+def test_bleu_is_a_method_beside_the_others():
+    """What BLEU falls by without each head is what the ablation says, with its interval; ranks and agreement too.
+
+    The right translations are what the model writes, so that there is something to lose.
+    """
+    pytest.importorskip("sacrebleu")
+    model, corpus = model_for("translate"), CORPORA["translate"][0].take(16)
+    task = measured(model, corpus, "translate", batch=8)
+    own = translated(task.passing(), task.examples, torch.arange(16), model.device, task.settings)
+    pairs = zip(corpus, own, strict=True)
+    corpus = Corpus.of([replace(each, second=Sentence.of_text(text)) for each, text in pairs])
+    found = importance(model, corpus, methods=["zero", "bleu"], random=False, bleu_sentences=8, batch=8)
+    wanted = ablation(model, corpus, replacements=["zero"], bleu=8, batch=8)
+    assert found.measure("bleu") == pytest.approx(-wanted.measure("bleu")[0])
+    assert np.ptp(found.measure("bleu")) > 0
+    at = found.place("measure", "bleu")
+    assert (found.low[at] <= found.values[at]).all()
+    assert found.agreement.columns["second"].tolist() == ["bleu"]
+    assert found.provenance.arguments["bleu sentences"] == 8
+    with pytest.raises(ModelError, match="BLEU is a score of translations"):
+        importance(model_for("lm"), GRAMMAR.take(3), methods=["bleu"])
+    with pytest.raises(ModelError, match="bleu_sentences=1 is too few"):
+        importance(model, corpus, methods=["bleu"], bleu_sentences=1)
 
 
 class TestRelevanceThatIsNoNumber:

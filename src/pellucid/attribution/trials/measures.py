@@ -52,10 +52,10 @@ def rank_correlation(one: Array, other: Array) -> float:
     """
     ranked = [ranks(vector) for vector in (one, other)]
     left, right = (each - each.mean() for each in ranked)
-    lengths = float(np.linalg.norm(left)), float(np.linalg.norm(right))
-    if 0.0 in lengths:
-        return 1.0 if lengths == (0.0, 0.0) else 0.0
-    return float(left @ right / (lengths[0] * lengths[1]))
+    sizes = float(left @ left), float(right @ right)
+    if 0.0 in sizes:
+        return 1.0 if sizes == (0.0, 0.0) else 0.0
+    return float(left @ right / np.sqrt(sizes[0] * sizes[1]))
 
 
 def ranks(values: Array) -> Array:

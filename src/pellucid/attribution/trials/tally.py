@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pellucid.attribution.trials.measures import Array
-from pellucid.uncertainty import GROUPS, Interval, jackknife
+from pellucid.uncertainty import Interval, document_groups, jackknife
 
 _SPREAD = 1.96
 """Standard deviations of the random draws on either side of their mean, for 95% of them."""
@@ -54,10 +54,3 @@ class Tally:
         draws = self.random[name].sum(axis=1) / self.weights[name].sum()
         middle, reach = draws.mean(axis=0), _SPREAD * draws.std(axis=0, ddof=1)
         return middle, middle - reach, middle + reach
-
-
-def document_groups(documents: Sequence[str]) -> Array:
-    """The group of every item: runs of whole documents, ten groups or as many as there are documents."""
-    numbers = {document: number for number, document in enumerate(dict.fromkeys(documents))}
-    count = min(GROUPS, len(numbers))
-    return np.array([numbers[document] * count // len(numbers) for document in documents])

@@ -20,6 +20,7 @@ from pellucid.attribution.trials.measures import (
     counts,
     descending,
     first,
+    infidelity,
     rank_correlation,
     sensitivity_max,
     unexplained,
@@ -133,7 +134,7 @@ def measure(trial: Trial, plan: Plan, tally: Tally, seed: int) -> None:
     """Everything that the model itself says about the attributions of a batch."""
     if "completeness" in plan.measures:
         _sums(trial, plan, tally, seed)
-    if {"infidelity", "insertion", "deletion"} & set(plan.measures):
+    if {"infidelity", "unexplained", "insertion", "deletion"} & set(plan.measures):
         _removals(trial, plan, tally, seed)
     if "sensitivity" in plan.measures:
         _steadiness(trial, plan, tally, seed)
@@ -252,16 +253,16 @@ def _curve(tally: Tally, name: str, item: int, shares: Array, scores: Sequence[A
 def _fidelity(
     tally: Tally, trial: Trial, plan: Plan, text: int, target: int, sets: list[list[Array]], scores: Array, seed: int
 ) -> None:
-    """Infidelity over the sets of the random orders: what was removed, and what its attributions add up to."""
+    """How far the sets of the random orders are foretold: what was removed, and what its attributions add up to."""
     places = trial.places[text]
     removed = np.concatenate([np.stack(each[1:-1]) for each in sets])[:, places] ^ True  # [K, n]
     changes = np.repeat((scores[:, -1:] - scores[:, 1:-1]).reshape(-1, 1), len(plan.names), axis=1)  # [K, methods]
     mine = np.stack([trial.explained.tokens[name][target, text, places] for name in plan.names], axis=1)
     rng = _random(seed, trial.numbers[text], "infidelity")
     drawn = np.stack([mine[rng.permutation(len(mine))] for _ in range(plan.draws)])  # [draws, n, methods]
-    values = unexplained(removed @ mine, changes)
-    random = np.stack([unexplained(removed @ each, changes) for each in drawn])
-    tally.add("infidelity", _item(trial, text, target), values, random=random)
+    for name, missed in (("infidelity", infidelity), ("unexplained", unexplained)):
+        random = np.stack([missed(removed @ each, changes) for each in drawn])
+        tally.add(name, _item(trial, text, target), missed(removed @ mine, changes), random=random)
 
 
 # -- small changes of the input --------------------------------------------------------------------------------------

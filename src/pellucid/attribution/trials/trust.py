@@ -11,6 +11,7 @@ import numpy as np
 from pellucid.attribution.baselines import AUTOMATIC, automatic, embedded
 from pellucid.attribution.computing import Settings
 from pellucid.attribution.methods import METHODS, chosen
+from pellucid.attribution.precision import precision
 from pellucid.attribution.targets import Target, asked
 from pellucid.attribution.trials.randomised import ALL, randomised, stages
 from pellucid.attribution.trials.tally import Tally
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
 MEASURES: Mapping[str, str] = {
     "completeness": "how far the attributions' sum misses the target's change from the baseline, as a share of it "
     "(lower is better, 0 is exact)",
-    "infidelity": "share of what removing random sets of tokens does to the target that the attributions of those "
+    "infidelity": "mean square of what removing random sets of tokens does to the target less what the attributions "
+    "of those tokens add up to, in the target's unit squared (lower is better)",
+    "unexplained": "share of what removing random sets of tokens does to the target that the attributions of those "
     "tokens leave unexplained, at their best scale (0 to 1, lower is better)",
     "sensitivity": "largest relative change of the attributions when the input moves a little (lower is better)",
     "insertion": "mean score while tokens are put into the empty text, the highest attribution first, as a share of "
@@ -52,7 +55,8 @@ MEASURES: Mapping[str, str] = {
 }
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "completeness": (0.0, np.inf),
-    "infidelity": (0.0, 1.0),
+    "infidelity": (0.0, np.inf),
+    "unexplained": (0.0, 1.0),
     "sensitivity": (0.0, np.inf),
     "randomisation": (-1.0, 1.0),
 }
@@ -131,25 +135,25 @@ def trust(
         bar.begin("trying attributions", sum(texts.tokens) * rounds)
         plan, trials, left_out = _tried(model, texts, wanted, plan, tally, bar, seed=seed, forgiving=several)
         names = _cascaded(model, texts, trials, plan, tally, bar, cascade=cascade, seed=seed)
-    arguments = {
-        "methods": list(plan.names), "targets": [_named(target) for target in wanted], "baseline": _told(baseline),
-        "special": special, "steps": steps, "samples": samples, "noise": noise, "points": points, "draws": draws,
-        "perturbations": perturbations, "radius": radius, "cascade": cascade,
-        **({"left out": left_out} if left_out else {}),
-    }  # fmt: skip
-    provenance = Provenance(
-        "attribution.trust",
-        arguments,
-        ({"name": model.name, "fingerprint": model.fingerprint},),
-        {
-            "name": read.name,
-            "fingerprint": read.fingerprint,
-            "sentences": len(texts.sentences),
-            "tokens": sum(texts.tokens),
-        },
-        seed,
-    )
-    return _gathered(texts, trials, plan, tally, names, provenance)
+    told: dict[str, Any] = {
+        "baseline": _told(baseline),
+        "special": special,
+        "steps": steps,
+        "samples": samples,
+        "noise": noise,
+    }
+    told |= {"points": points, "draws": draws, "perturbations": perturbations, "radius": radius, "cascade": cascade}
+    arguments: dict[str, Any] = {"methods": list(plan.names), "targets": [_named(target) for target in wanted], **told}
+    if left_out:
+        arguments["left out"] = left_out
+    return _gathered(texts, trials, plan, tally, names, _provenance(model, read, texts, arguments, seed))
+
+
+def _provenance(model: Model, read: Corpus, texts: Texts, arguments: Mapping[str, Any], seed: int) -> Provenance:
+    corpus = {"name": read.name, "fingerprint": read.fingerprint}
+    corpus |= {"sentences": len(texts.sentences), "tokens": sum(texts.tokens)}
+    model_told = {"name": model.name, "fingerprint": model.fingerprint}
+    return Provenance("attribution.trust", {**arguments, "precision": precision(model)}, (model_told,), corpus, seed)
 
 
 def _known(methods: str | Sequence[str] | None) -> tuple[Method, ...]:

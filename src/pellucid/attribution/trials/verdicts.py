@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 UNCHANGED = 0.7
 """A rank correlation with the attributions of random weights from which on a method counts as one that ignores them."""
-_ADDS_UP = 0.05
+ADDS_UP = 0.05
+"""The error of sums, as a share of the target's change, up to which attributions count as adding up."""
 _HIGHER = {"insertion"}
 BETTER, CHANCE, WORSE, KEPT, PARTLY = "better", "chance", "worse", "unchanged", "partly unchanged"
 
@@ -30,16 +31,22 @@ class Verdict:
         return self.words.get("randomisation") == KEPT or (bool(orders) and BETTER not in orders)
 
 
-def verdicts(result: Trust) -> list[Verdict]:
-    """One verdict for each method; the sentence tells what speaks for it and what against."""
+def verdicts(result: Trust, *, unchanged: float = UNCHANGED, adds_up: float = ADDS_UP) -> list[Verdict]:
+    """One verdict for each method; the sentence tells what speaks for it and what against.
+
+    A method ignores the weights from a rank correlation of `unchanged` with random ones on; it adds up where the
+    interval of its error ends by `adds_up`.
+    """
     found: list[Verdict] = []
     for at, method in enumerate(result.axes["method"]):
-        words = {str(name): _word(result, place, at) for place, name in enumerate(result.axes["measure"])}
+        words = {
+            str(name): _word(result, place, at, unchanged, adds_up) for place, name in enumerate(result.axes["measure"])
+        }
         found.append(Verdict(str(method), words, _sentence(words)))
     return found
 
 
-def _word(result: Trust, place: int, at: int) -> str:
+def _word(result: Trust, place: int, at: int, unchanged: float, adds_up: float) -> str:
     """Where the interval of a cell lies: beyond the range of chance on the good side, on the bad one, or neither."""
     name, value = str(result.axes["measure"][place]), float(result.values[place, at])
     bounds = result.table("chance").columns
@@ -47,9 +54,9 @@ def _word(result: Trust, place: int, at: int) -> str:
     low = value if result.low is None else float(result.low[place, at])
     high = value if result.high is None else float(result.high[place, at])
     if name == "randomisation":
-        return KEPT if value >= UNCHANGED else PARTLY if low > most else BETTER
+        return KEPT if value >= unchanged else PARTLY if low > most else BETTER
     if name == "completeness":
-        return BETTER if high <= _ADDS_UP else CHANCE if value <= most else WORSE
+        return BETTER if high <= adds_up else CHANCE if value <= most else WORSE
     above, below = low > most, high < least
     good, bad = (above, below) if name in _HIGHER else (below, above)
     return BETTER if good else WORSE if bad else CHANCE
@@ -67,9 +74,9 @@ def _sentence(words: dict[str, str]) -> str:
             if not better
             else "its order of tokens is better than a random one by one of the two curves"
         )
-    if "infidelity" in words:
+    if "unexplained" in words:
         says = {BETTER: "", CHANCE: " no better than when shuffled", WORSE: " worse than when shuffled"}
-        told.append(f"its numbers foretell what removing tokens does{says[words['infidelity']]}")
+        told.append(f"its numbers foretell what removing tokens does{says[words['unexplained']]}")
     if "completeness" in words:
         told.append("they add up" if words["completeness"] == BETTER else "they do not add up")
     if "randomisation" in words:

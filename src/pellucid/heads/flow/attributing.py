@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 STEPS = 20
-RULES = {"midpoint": 0.5, "right": 0.0}
-"""Where in its step a gradient is taken, counted back from the step's end; `right` is the published sum."""
+RULE = "gauss"
+RULES = (RULE, "midpoint", "right")
+"""Where gradients are taken: at Gauss–Legendre nodes, in the middle of equal steps, or at their ends, as published."""
 _CANCELLING = 0.1
 """Where weights cancel, so that the target hardly changes, errors are judged by this share of their total size."""
 
@@ -75,17 +76,14 @@ def the_target(reading: Reading, target: str | Target | None) -> Resolved:
 
 
 def attributed(
-    reading: Reading, target: Resolved, *, steps: int = STEPS, rule: str = "midpoint", memory_limit: int | None = None
+    reading: Reading, target: Resolved, *, steps: int = STEPS, rule: str = RULE, memory_limit: int | None = None
 ) -> Iterator[Attributed]:
     """Every layer's attribution in turn; the reading's model must have eager attention (see `reading.eager`)."""
     check_rule(rule, steps)
     model, batch = reading.model, reading.batch
     streams = [stream for site in reading.sites if (stream := site.beside("resid")) in model.sites]
     run = model.run(batch, [*reading.sites, *streams])
-    inner = (torch.arange(1, steps + 1, dtype=torch.float64) - RULES[rule]) / steps
-    points = torch.cat([torch.zeros(1).double(), inner, torch.ones(1).double()])
-    weights = torch.full_like(points, 1 / steps)
-    weights[0] = weights[-1] = 0.0  # the ends tell the target's change
+    points, weights = _nodes(rule, steps)
     for site in reading.sites:
         pattern = run[site]
         scaled = points.to(pattern)
@@ -113,6 +111,18 @@ def attributed(
             raise not_finite(f"The attribution at {site}", "gradients overflow on the way from zero", batch)
         along = torch.cat(scores)
         yield Attributed(site, values.cpu().numpy(), float(along[0]), float(along[-1]))
+
+
+def _nodes(rule: str, steps: int) -> tuple[Tensor, Tensor]:
+    """Points of the way up from zero and their weights; the ends weigh nothing, and tell the target's change."""
+    if rule == "gauss":
+        nodes, sizes = np.polynomial.legendre.leggauss(steps)
+        inner, weights = (nodes + 1) / 2, sizes / 2
+    else:
+        inner = (np.arange(1, steps + 1) - (0.5 if rule == "midpoint" else 0.0)) / steps
+        weights = np.full(steps, 1 / steps)
+    whole = np.concatenate([[0.0], inner, [1.0]]), np.concatenate([[0.0], weights, [0.0]])
+    return torch.from_numpy(whole[0]), torch.from_numpy(whole[1])
 
 
 def _held(model: Model, run: Run, site: Site, target: Resolved) -> Held:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.errors import listing
-from pellucid.heads.flow.attributing import STEPS, attributed, check_rule, the_target
+from pellucid.heads.flow.attributing import RULE, STEPS, attributed, check_rule, the_target
 from pellucid.heads.flow.graph import RESIDUAL, attention_flow, rollout
 from pellucid.heads.flow.mixings import mixing, sites_of
 from pellucid.heads.flow.norms import lengths
@@ -31,6 +31,8 @@ METHODS = {
     "attribution": "what weights did for the target: weight times mean gradient on the way up from zero",
 }
 """The methods, and what each of them says."""
+SHOWN = ("attention", "rollout", "norms_layernorm")
+"""The methods that follow one text by default."""
 HIDDEN = "hidden"
 """The method that this package does not have: it stands in `identifiability`, above attention."""
 _NORMS = {"norms": "attention", "norms_residual": "residual", "norms_layernorm": "layernorm"}
@@ -48,7 +50,7 @@ class Settings:
     residual: float = RESIDUAL
     target: str | Target | None = None
     steps: int = STEPS
-    rule: str = "midpoint"
+    rule: str = RULE
     heads: bool = False
 
     def __post_init__(self) -> None:

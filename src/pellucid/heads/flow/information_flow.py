@@ -10,8 +10,8 @@ import numpy as np
 
 from pellucid.attribution.attribution import one_text
 from pellucid.errors import listing
-from pellucid.heads.flow.attributing import STEPS
-from pellucid.heads.flow.following import HIDDEN, METHODS, Settings, chosen, default_positions, followed
+from pellucid.heads.flow.attributing import RULE, STEPS
+from pellucid.heads.flow.following import HIDDEN, METHODS, SHOWN, Settings, chosen, default_positions, followed
 from pellucid.heads.flow.graph import RESIDUAL
 from pellucid.heads.flow.reading import read
 from pellucid.results import Provenance, Result, ResultError, Table
@@ -70,13 +70,13 @@ class InformationFlow(Result):
 def information_flow(
     model: Model,
     text: str | Batch,
-    methods: str | Iterable[str] = ("attention", "rollout", "norms_layernorm"),
+    methods: str | Iterable[str] = SHOWN,
     *,
     positions: Sequence[int] | None = None,
     target: str | Target | None = None,
     residual: float = RESIDUAL,
     steps: int = STEPS,
-    rule: str = "midpoint",
+    rule: str = RULE,
     heads: bool = False,
     pair: str | None = None,
     decoder: str | None = None,

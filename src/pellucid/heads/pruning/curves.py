@@ -50,10 +50,8 @@ class Curves:
         """Every head's gate, as it was measured, where so many heads are left."""
         return dict(zip(self.names, self.used[self.counts.index(heads)].tolist(), strict=True))
 
-    def chosen(self, *, keep: float, most: int | None, last: bool) -> int:
-        """The number of heads at the chosen point: see `prune`; with `last`, that of the end of the training."""
-        if last:
-            return self.last
+    def chosen(self, *, keep: float, most: int | None) -> int:
+        """The number of heads at the chosen point: see `prune`."""
         if most is not None:
             fit = [count for count in self.counts if count <= most]
             if not fit:
@@ -179,12 +177,12 @@ def _curves(
         told,
         *gates,
         tuple(names),
-        _path(points, name),
+        path_of(points, name),
         points[-1][0].open,
     )
 
 
-def _path(points: Sequence[tuple[Point, Mapping[str, Any]]], name: str) -> Table:
+def path_of(points: Sequence[tuple[Point, Mapping[str, Any]]], name: str) -> Table:
     """The training: steps, λ and heads open at every point, with loss and score on the text to validate with."""
     goals = np.array(points[0][1]["goals"])
     losses, hits = (np.array([seen[part] for _, seen in points]) for part in ("losses", "hits"))

@@ -14,8 +14,9 @@ from pellucid.collect.lock import locked
 from pellucid.collect.progress import Progress
 from pellucid.errors import ModelError, TrainError
 from pellucid.heads.naming import all_heads, find_heads, head_name
-from pellucid.heads.pruning.curves import Curves, curves, seen_at
-from pellucid.heads.pruning.gate_training import GateSettings, GateTraining, check_reach, tunable
+from pellucid.heads.pruning.curves import Curves, curves, path_of, seen_at
+from pellucid.heads.pruning.gate_training import GateSettings, GateTraining, Point, check_reach, tunable
+from pellucid.heads.pruning.gates import HeadGates
 from pellucid.heads.pruning.main_scores import main_scores
 from pellucid.heads.pruning.smaller import Saved, save_smaller, smaller
 from pellucid.heads.pruning.tables import check_functions, survivor_tables
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 ABOUT, RESULT, MODEL = "prune.json", "result", "model"
 """What a folder of a pruning holds: how it was begun, the result, and the smaller model."""
 FORMAT = 1
+KEEP = 0.95
+"""The share of what a model is better than chance that the chosen point keeps."""
+TEST = "test"
+"""What was seen at a point on the text to test on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +67,13 @@ class Pruning(Result):
         """How many heads are left at the chosen point."""
         return int(self.provenance.arguments["chosen"])
 
+    @property
+    def biased(self) -> bool:
+        """Whether the point was chosen by the very scores that are shown, which are then a little too good there."""
+        told = self.provenance.arguments
+        by_score = told.get("keep") is not None and told.get("heads") is None
+        return by_score and not told["settings"]["tune"] and "chosen on" not in told
+
     def gates_at(self, heads: int | None = None) -> dict[str, float]:
         """Every head's gate as it was measured where so many heads are left (default: at the chosen point).
 
@@ -85,10 +97,11 @@ def prune(
     *,
     settings: GateSettings | None = None,
     valid: Corpus | None = None,
+    test: Corpus | None = None,
     order: Sequence[str] | None = None,
     functions: HeadFunctions | None = None,
     draws: int = 5,
-    keep: float = 0.95,
+    keep: float | None = None,
     heads: int | None = None,
     folder: str | Path | None = None,
     label: str | None = None,
@@ -103,43 +116,73 @@ def prune(
     Hard-concrete gates start open and are trained on `corpus` with task loss (mean per goal) + λ·ΣP(open). Weights stay
     as they are, and heads that stay open count in full, unless settings.tune. Quality is measured on `valid` (default:
     every tenth document), with as many heads removed by `order` (names, the most important first; default: gradient
-    importance) and in `draws` random orders. Chosen is the point with the fewest heads that keeps `keep` of what the
-    model is better than chance, or with at most `heads`; there BLEU of translations and F1 of answers are measured too,
-    in the table `scores`. In a `folder` the work is resumable, and the smaller model is written there as `model`.
+    importance) and in `draws` random orders. Chosen is the point with the fewest heads that keeps `keep` (0.95) of what
+    the model is better than chance on `valid`, or with at most `heads`; of tuned weights, the end of the training.
+    There BLEU of translations and F1 of answers are measured too, in the table `scores`. With `test`, all that is shown
+    is measured on it, and `valid` only chooses. A `folder` makes it resumable and gets the smaller model as `model`.
     """
     how = settings or GateSettings()
     _check(how, draws, keep, heads, folder)
     check_functions(model, functions)
-    training, validation = held_out(corpus) if valid is None else (corpus, valid)
+    training, choice = held_out(corpus) if valid is None else (corpus, valid)
+    _check_apart(choice, test)
     given: dict[str, Any] = {"label": label, "rows": rows, "length": length, "batch": how.batch, "seed": how.seed}
     network = tunable(model) if how.tune else model
     found = measured(network, training, task, shuffled=True, **given)
-    tested = measured(network, validation, found.task.name, **given)
+    chooser = measured(network, choice, found.task.name, **given)
+    tested = chooser if test is None else measured(network, test, found.task.name, **given)
     check_reach(found, how)
     ranking = _ranking(model, order)
-    told: dict[str, Any] = {"task": found.task.name, "settings": asdict(how), "draws": draws, "keep": keep}
-    told.update(heads=heads, label=label, rows=rows, length=length, order=None if ranking is None else list(ranking))
+    told: dict[str, Any] = {"task": found.task.name, "settings": asdict(how), "draws": draws, "heads": heads}
+    told.update(keep=None if how.tune or heads is not None else KEEP if keep is None else keep, label=label, rows=rows)
+    told.update(length=length, order=None if ranking is None else list(ranking))
     place = None if folder is None else Path(folder)
-    begun = {**told, "model": model.fingerprint, "corpora": [training.fingerprint, validation.fingerprint]}
-    begun["functions"] = None if functions is None else functions.provenance.to_json()
+    begun = _begun(told, model, (training, choice, test), functions)
     if place is not None and _finished(place, begun):
         return Pruning.load(place / RESULT)
+
+    def look(gates: HeadGates) -> dict[str, Any]:
+        return {**seen_at(chooser, gates), **({} if test is None else {TEST: seen_at(tested, gates)})}
+
     with nullcontext() if place is None else locked(place), Progress(progress) as bar:
         if place is not None:
             write_file(place / ABOUT, (json.dumps({"format": FORMAT, **begun}, indent=2) + "\n").encode())
         with nullcontext() if how.tune else frozen(network):
-            points = GateTraining(found, how, lambda gates: seen_at(tested, gates), bar, place, save_every).run()
+            points = GateTraining(found, how, look, bar, place, save_every).run()
         bar.begin("measuring with fewer heads", None)
         ranking = ranking or _by_gradient(model, training, found, given)
-        plain = replace(tested, model=model)
-        curve = curves(plain, points, ranking, draws=draws, seed=how.seed, whole=not how.tune)
-        chosen = curve.chosen(keep=keep, most=heads, last=how.tune)
+        curve, chosen = _curve(model, points, ranking, told, chooser, tested)
         bar.begin("measuring the main score", None)
         scores = main_scores(tested, model, curve, chosen, ranking, draws=draws, seed=how.seed)
+        if test is not None:
+            told["chosen on"] = {"name": choice.name, "fingerprint": choice.fingerprint}
         result = _result(model, found, tested, curve, chosen, told, functions, ranking, command, scores)
         if place is not None:
             _write(place, network, result)
     return result
+
+
+def _curve(
+    model: Model,
+    points: Sequence[tuple[Point, Mapping[str, Any]]],
+    ranking: Sequence[str],
+    told: Mapping[str, Any],
+    chooser: Measured,
+    tested: Measured,
+) -> tuple[Curves, int]:
+    """The curves on the text to test on, and the number of heads at the point that the other text chose."""
+    tune, seed = bool(told["settings"]["tune"]), int(told["settings"]["seed"])
+
+    def measure(on: Measured, seen: Sequence[tuple[Point, Mapping[str, Any]]], draws: int) -> Curves:
+        return curves(replace(on, model=model), seen, ranking, draws=draws, seed=seed, whole=not tune)
+
+    apart = tested is not chooser
+    curve = measure(tested, [(point, seen[TEST]) for point, seen in points] if apart else points, told["draws"])
+    curve = replace(curve, path=path_of(points, curve.score))
+    if tune:
+        return curve, curve.last
+    choosing = measure(chooser, points, 1) if apart else curve
+    return curve, choosing.chosen(keep=told["keep"] or KEEP, most=told["heads"])
 
 
 def pruned(model: Model, pruning: Pruning, *, heads: int | None = None) -> Model:
@@ -163,15 +206,30 @@ def _without(model: Model, gates: Mapping[str, float]) -> Model:
     return smaller(model, closed, gates={name: gate for name, gate in gates.items() if 0 < gate < 1})
 
 
-def _check(how: GateSettings, draws: int, keep: float, heads: int | None, folder: str | Path | None) -> None:
+def _check(how: GateSettings, draws: int, keep: float | None, heads: int | None, folder: str | Path | None) -> None:
     if draws < 1:
         raise TrainError(f"draws={draws} leaves no random order to compare with; give at least 1.")
-    if not 0 < keep <= 1:
+    if keep is not None and not 0 < keep <= 1:
         raise TrainError(f"keep={keep} is no share of what the model can do; give over 0 and at most 1.")
     if heads is not None and heads < 0:
         raise TrainError(f"heads={heads} cannot be kept; give 0 or more.")
     if how.tune and folder is None:
         raise TrainError("Tuned weights are kept in a folder; give folder=… as well as tune.")
+    asked = [f"{name}={value}" for name, value in (("heads", heads), ("keep", keep)) if value is not None]
+    if how.tune and asked:
+        raise TrainError(
+            f"With tune, the weights fit the heads that are open at the end of the training alone, so that {asked[0]} "
+            "has no other point to choose; leave it out, and let strength and epochs say how many heads close."
+        )
+    if len(asked) > 1:
+        raise TrainError(f"{asked[0]} and {asked[1]} each choose a point of the curve; give one of them.")
+
+
+def _check_apart(choice: Corpus, test: Corpus | None) -> None:
+    if test is not None and test.fingerprint == choice.fingerprint:
+        raise TrainError(
+            f"{test.name!r} is also the text that the point is chosen by; test on another one, or leave test out."
+        )
 
 
 def _ranking(model: Model, order: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -193,6 +251,15 @@ def _by_gradient(model: Model, training: Corpus, found: Measured, given: Mapping
 
     weighed = importance(model, training, found.task.name, methods=("gradient",), random=False, **given)
     return weighed.ranking("gradient")
+
+
+def _begun(
+    told: Mapping[str, Any], model: Model, corpora: Sequence[Corpus | None], functions: HeadFunctions | None
+) -> dict[str, Any]:
+    """What makes two prunings the same."""
+    texts = [each.fingerprint for each in corpora if each is not None]
+    known = None if functions is None else functions.provenance.to_json()
+    return {**told, "model": model.fingerprint, "corpora": texts, "functions": known}
 
 
 def _finished(folder: Path, begun: Mapping[str, Any]) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pellucid.errors import ModelError, listing
 from pellucid.heads.naming import all_heads, head_name
 from pellucid.results import Table
+from pellucid.uncertainty import range_of_draws
 
 if TYPE_CHECKING:
     from pellucid.heads.roles.functions import HeadFunctions
@@ -87,17 +86,20 @@ def _layers(model: Model, gates: Mapping[str, float]) -> Table:
 def by_function(gates: Mapping[str, float], labels: Mapping[str, tuple[str, ...]]) -> Table:
     """For every function, how many heads have it, how many of these are left, and how many would be by chance.
 
-    By chance, that is if survivors were drawn from all heads alike; a head with several functions counts in each.
+    By chance, that is if survivors were drawn from all heads whose functions were read (what was not read: from all
+    heads): their mean, and the range that holds 95% of draws, `low` to `high`. A head with several functions counts in
+    each.
     """
     names = list(dict.fromkeys(label for found in labels.values() for label in found))
-    share = sum(gate > 0 for gate in gates.values()) / len(gates)
     groups = {label: [name for name, found in labels.items() if label in found] for label in names}
     groups[NONE] = [name for name, found in labels.items() if not found]
-    return Table.of_rows(
-        {
-            "function": list(groups),
-            "heads": [len(found) for found in groups.values()],
-            "left": [sum(gates[name] > 0 for name in found) for found in groups.values()],
-            "by chance": np.array([share * len(found) for found in groups.values()]),
-        }
-    )
+    read = [name for name in gates if NOT_READ not in labels[name]]
+    rows: list[tuple[str, int, int, float, int, int]] = []
+    for label, found in groups.items():
+        pool = list(gates) if label == NOT_READ else read
+        left = sum(gates[name] > 0 for name in pool)
+        expected = left * len(found) / max(1, len(pool))
+        kept = sum(gates[name] > 0 for name in found)
+        rows.append((label, len(found), kept, expected, *range_of_draws(len(pool), len(found), left)))
+    columns = ("function", "heads", "left", "by chance", "low", "high")
+    return Table.of_rows(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))

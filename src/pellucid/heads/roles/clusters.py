@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -24,6 +25,8 @@ MEASURES = {
     "inside": "mean Jensen–Shannon distance to the other heads of its cluster, 0 (alike) to 1; 0 where it is alone",
     "outside": "mean Jensen–Shannon distance to the nearest other cluster; 0 where there is no other",
 }
+_HEADS = 100
+"""Heads up to which every word is read where nothing else is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,16 @@ class HeadClusters(Result):
     def measures(self) -> Mapping[str, str]:
         return phrases_of(self, MEASURES)
 
+    @property
+    def members(self) -> dict[int, tuple[str, ...]]:
+        """The heads of every cluster, by its number."""
+        told = self.table("places").columns["cluster"]
+        names = [str(name) for name in self.axes["head"]]
+        return {
+            int(number): tuple(name for name, own in zip(names, told, strict=True) if own == number)
+            for number in np.unique(told)
+        }
+
 
 def clusters(
     source: Found | Model,
@@ -56,7 +69,7 @@ def clusters(
     Heads are joined by average linkage: until `count` clusters are left, or (without `count`) until no two clusters are
     nearer than `within`. `weights` are raw or effective (absolute values, each row summing to one).
     """
-    fresh = () if isinstance(source, Found) else (_collector(source, weights),)
+    fresh = () if isinstance(source, Found) else (cluster_collector(source, weights=weights, every=1),)
     found = swept(source, corpus, *fresh, weights=weights)
     view, mine = view_with(found, HeadDivergence, "pattern", ask="HeadDivergence()", weights=weights)
     distances = _distances(view.divergence())
@@ -82,10 +95,20 @@ def clusters(
     )
 
 
-def _collector(model: Model, weights: str) -> HeadDivergence:
-    sites = patterns_of(model)
+def cluster_collector(
+    model: Model, *, side: str = "source", weights: str = RAW, every: int | None = None
+) -> HeadDivergence:
+    """What `clusters` reads of the first model of a sweep; give the sweep the same `side`.
+
+    Every two heads are compared, so that of models with many heads each `every`-th word is read only (default: as many
+    comparisons as 100 heads need on all words).
+    """
+    sites = patterns_of(model, side=side)
     check_readable(model, sites, weights)
-    return HeadDivergence(sites, weights=weights)
+    stack = None if sites == "pattern.*" else sites.partition(".")[0]
+    heads = sum(model.size(site)[0] for site in model.sites if site.kind == "pattern" and site.stack == stack)
+    least = max(1, math.ceil((heads / _HEADS) ** 2)) if every is None else every
+    return HeadDivergence(f"0:{sites}", every=least, weights=weights)
 
 
 def joined(distances: Array, *, count: int | None, within: float) -> Array:

@@ -33,6 +33,8 @@ PHRASES = {
     INDUCTION: "share of repeated words whose largest weight is on the word that followed before",
     DUPLICATE: "share of repeated words whose largest weight is on the same word elsewhere",
 }
+NO_WORDS = "no query sees two words"
+"""Why nothing can be told of texts of single words."""
 NONE = "none"
 """The label of a head without a function."""
 
@@ -70,11 +72,12 @@ def all_scores(view: HeadTargetsView, keys: Sequence[str], rules: Rules) -> tupl
     """The scores of every function that the corpus can tell about, and why not of the others."""
     scored: dict[str, Scored] = {}
     skipped: dict[str, str] = {}
-    found = _score(view, keys, POSITIONAL)
-    if found.n.sum():
-        scored[POSITIONAL] = found
+    offsets = scores.offsets_of(view, keys, least=rules.least)
+    if offsets:
+        scored[POSITIONAL] = _score(view, keys, POSITIONAL, offsets)
     else:
-        skipped[POSITIONAL] = "no query sees two words"
+        some = scores.offsets_of(view, keys, least=1)
+        skipped[POSITIONAL] = f"no offset has {rules.least} cases" if some else NO_WORDS
     relations = scores.relations_of(view, keys, least=rules.least, without=rules.without)
     if relations:
         scored[SYNTACTIC] = _score(view, keys, SYNTACTIC, relations)
@@ -108,13 +111,13 @@ def again(view: HeadTargetsView, keys: Sequence[str], scored: Mapping[str, Score
     return np.stack([whole.at_best(parts[function].share) for function, whole in scored.items()])
 
 
-def _score(view: HeadTargetsView, keys: Sequence[str], function: str, relations: Sequence[str] = ()) -> Scored:
-    """One function's scores."""
-    if function == SYNTACTIC:
-        return scores.syntactic(view, keys, relations)
+def _score(view: HeadTargetsView, keys: Sequence[str], function: str, names: Sequence[str] = ()) -> Scored:
+    """One function's scores; of offsets and relations, those of some names."""
+    if function in (POSITIONAL, SYNTACTIC):
+        return (scores.positional if function == POSITIONAL else scores.syntactic)(view, keys, names)
     if function in (INDUCTION, DUPLICATE):
         return scores.linked(view, keys, LINKS[function])
-    return {POSITIONAL: scores.positional, RARE_WORDS: scores.rare, SINK: scores.sink}[function](view, keys)
+    return {RARE_WORDS: scores.rare, SINK: scores.sink}[function](view, keys)
 
 
 def holds_of(function: str, found: Scored, rules: Rules) -> Array:
@@ -141,11 +144,16 @@ def beyond_random(scored: Mapping[str, Scored], random: Mapping[str, Scored], ru
     for name, found in scored.items():
         holds = holds_of(name, found, rules)
         drawn, passed = random[name], holds_of(name, random[name], rules)
-        best = float(drawn.at_best(drawn.share)[passed].max()) if passed.any() else 0.0
-        rows.append((name, int(passed.sum()), int(np.isfinite(drawn.share[0]).sum()), best))
-        held.append(holds & (found.at_best(found.share) >= best + rules.beyond) if passed.any() else holds)
+        best = float(drawn.at_best(drawn.share)[passed].max()) if passed.any() else None
+        rows.append((name, int(passed.sum()), int(np.isfinite(drawn.share[0]).sum()), best or 0.0))
+        held.append(holds & better(found.at_best(found.share), best, rules.beyond))
     columns = ("function", "heads", "all", "best")
     return np.stack(held), Table.of_rows(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def better(score: Array, best: float | None, beyond: float) -> Array:
+    """Whether scores are better by `beyond` than the best that takes no learning; all are where there is no such."""
+    return np.ones(score.shape, dtype=bool) if best is None else score >= best + beyond
 
 
 def labels_of(scored: Mapping[str, Scored], holds: Array, present: Array) -> dict[str, Array]:

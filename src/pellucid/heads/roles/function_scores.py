@@ -70,12 +70,22 @@ def _scored(
     return Scored(tuple(names), share, np.broadcast_to(chance, share.shape), n, p, holm(p), chosen.argmax(0))
 
 
-def positional(view: HeadTargetsView, keys: Sequence[str]) -> Scored:
-    """Hits at every offset, among queries with a word there."""
+def positional(view: HeadTargetsView, keys: Sequence[str], offsets: Sequence[str]) -> Scored:
+    """Hits at some offsets, among queries with a word there."""
     hits, known = zip(*(view.at_offsets(key) for key in keys), strict=True)
-    sums, cases = stacked(hits, axis=1), np.stack(known, axis=1)
-    names = [f"{offset:+d}" if offset else "0" for offset in view.offsets]
-    return _scored(names, sums[:, :, 0], cases, sums[:, :, 1])
+    places = [_offsets(view).index(name) for name in offsets]
+    sums, cases = stacked(hits, axis=1)[places], np.stack(known, axis=1)[places]
+    return _scored(offsets, sums[:, :, 0], cases, sums[:, :, 1])
+
+
+def offsets_of(view: HeadTargetsView, keys: Sequence[str], *, least: int) -> list[str]:
+    """Offsets at which at least so many queries have a word."""
+    n = np.stack([view.at_offsets(key)[1][:, 0] for key in keys]).max(0)
+    return [name for name, count in zip(_offsets(view), n, strict=True) if count >= least]
+
+
+def _offsets(view: HeadTargetsView) -> list[str]:
+    return [f"{offset:+d}" if offset else "0" for offset in view.offsets]
 
 
 def linked(view: HeadTargetsView, keys: Sequence[str], kind: str) -> Scored:

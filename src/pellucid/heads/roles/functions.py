@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from pellucid.collect.effective_weights import RAW
 from pellucid.heads.roles.function_rules import (
+    NO_WORDS,
     NONE,
     PHRASES,
     Rules,
     again,
     all_scores,
+    better,
     beyond_random,
     check,
     holds_of,
@@ -75,9 +77,12 @@ class HeadFunctions(Result):
 
     @property
     def beside_random(self) -> str:
-        """What heads of a randomly initialised model do by the same rules, in a sentence; nothing without one."""
+        """What heads of a randomly initialised model do by the same rules, in a sentence, or that none was read."""
         if "random model" not in self.tables:
-            return ""
+            return (
+                "No randomly initialised model was read beside this one, so it is not known which of these rules heads "
+                "pass without having learned anything."
+            )
         columns = self.table("random model").columns
         passed = [
             f"{name} ({heads} of {every} heads, at best {best:.2f})"
@@ -93,6 +98,43 @@ class HeadFunctions(Result):
             f"Heads of a randomly initialised model pass these rules too: {', '.join(passed)}. There a head must do "
             f"{beyond:.2f} better than the best of them."
         )
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The best score of the heads that have each function, for functions that any has."""
+        return {name: float(self.measure(name).max(where=holds, initial=-1)) for name, holds in self._held().items()}
+
+    def against(self, best: Mapping[str, float], *, beyond: float = Rules.beyond) -> HeadFunctions:
+        """The same once heads must do a function that has a `best` score by `beyond` better than that.
+
+        It is what `functions` asks of heads beside a random model in the sweep, for one that was read apart.
+        """
+        held = {
+            name: holds & better(self.measure(name), best.get(name), beyond) for name, holds in self._held().items()
+        }
+        told = {name: column.astype(object) for name, column in self.table("labels").columns.items()}
+        for place in np.ndindex(*told["all"].shape):
+            if told["all"][place] in (NONE, NO_HEAD):
+                continue
+            mine = [name for name in str(told["all"][place]).split("; ") if held[name][place]]
+            told["main"][place], told["all"][place] = (mine[0], "; ".join(mine)) if mine else (NONE, NONE)
+            for column, function in (("offset", POSITIONAL), ("relation", SYNTACTIC)):
+                told[column][place] = told[column][place] if function in mine else ""
+        tables = {**self.tables, "labels": Table(self.table("labels").axes, told)}
+        if "tests" in tables:
+            none = np.zeros(self.present.shape, dtype=bool)
+            holds = np.stack([held.get(str(name), none) for name in self.axes["measure"]])
+            tables["tests"] = Table(tables["tests"].axes, {**tables["tests"].columns, "holds": holds})
+        return replace(self, tables=tables)
+
+    def _held(self) -> dict[str, Array]:
+        """Which heads have a function, [layer, head], for functions that any has."""
+        told = self.table("labels").columns["all"]
+        own = [set(str(each).split("; ")) for each in told.ravel()]
+        held = {
+            str(name): np.array([name in each for each in own]).reshape(told.shape) for name in self.axes["measure"]
+        }
+        return {name: holds for name, holds in held.items() if holds.any()}
 
     def heads(self, function: str) -> list[str]:
         """Names `LAYER.HEAD` of the heads with a function, such as `rare words`; the best first."""
@@ -119,6 +161,7 @@ def functions(
     without: Sequence[str] = Rules.without,
     beyond: float = Rules.beyond,
     weights: str = RAW,
+    random: bool = True,
 ) -> HeadFunctions:
     """The functions of every head, from `HeadTargets()` of a sweep, or from a model and a corpus that is swept now.
 
@@ -126,23 +169,27 @@ def functions(
     `syntactic` more often than the best fixed offset; it looks for rare words if in `rare` of the sentences most words
     find the rarest, and `rare_times` as often as by chance (Voita et al. 2019); a sink if `sink` of its attention is on
     special tokens and the first position; and so on for `induction` and `duplicate`. Each must also beat shuffled
-    positions with p < `level`, Holm's correction made over all heads (and offsets or relations). Relations with fewer
-    than `least` cases, and those `without`, are not tested. With a randomly initialised model in the sweep, a head must
-    do it `beyond` better than the best of its heads that pass the rule. `weights` are raw or effective: of these, the
-    largest is told by the signed numbers, and sinks by absolute values with rows that sum to one.
+    positions with p < `level`, Holm's correction made over all heads (and offsets or relations). Offsets and relations
+    with fewer than `least` cases, and relations `without`, are not tested. With a randomly initialised model in the
+    sweep, a head must do it `beyond` better than the best of its heads that pass the rule; a sweep that is made now has
+    one unless `random` is False (or none can be built). `weights` are raw or effective: of these, the largest is told
+    by the signed numbers, and sinks by absolute values with rows that sum to one.
     """
     rules = Rules(
         positional, syntactic, rare, rare_times, sink, induction, duplicate, level, least, tuple(without), beyond
     )
     check(rules)
-    found = swept(source, corpus, weights=weights)
+    found = swept(source, corpus, weights=weights, random=random)
     view, mine = targets(found, weights)
     keys = list(mine.values())
     scored, skipped = all_scores(view, keys, rules)
     if not scored:
-        raise ResultError(
+        told = (
             "No query sees two words, so no head can show what it looks for; give a corpus with longer sentences."
+            if skipped[POSITIONAL] == NO_WORDS
+            else f"The text has fewer than {least} cases of every function; give more of it, or a smaller least."
         )
+        raise ResultError(told)
     heads = next(iter(scored.values())).share.shape[2]
     axes: dict[str, tuple[Coordinate, ...]] = {
         "measure": tuple(scored),

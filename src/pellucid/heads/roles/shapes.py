@@ -32,7 +32,8 @@ CLASSES = ("vertical", "diagonal", "vertical + diagonal", "block", "heterogeneou
 class HeadShapes(Result):
     """How vertical, diagonal and block-like the patterns of every head are, [measure, layer, head].
 
-    The table `classes` holds each head's class: one of vertical, diagonal, vertical + diagonal, block, heterogeneous.
+    The table `classes` holds each head's class: one of vertical, diagonal, vertical + diagonal, block, heterogeneous;
+    `skipped` names classes that the text cannot show, and why.
     Where a layer has fewer heads than others, the values of those it has not are NaN.
     """
 
@@ -73,6 +74,7 @@ def shapes(
     view, mine = targets(found, weights)
     keys = list(mine.values())
     names = [name for name in MEASURES if name != "own sentence" or _pairs(view, keys)]
+    skipped = {} if "own sentence" in names else {"block": "the text has no pairs of sentences that are read together"}
     values, even = _measured(view, keys, names)
     axes: dict[str, tuple[Coordinate, ...]] = {
         "measure": tuple(names),
@@ -89,7 +91,10 @@ def shapes(
         high=interval.high,
         resampled=interval.resampled,
         provenance=found.provenance("heads.shapes", {"least": least, "times": times, "own": own, "weights": weights}),
-        tables={"classes": Table({"layer": axes["layer"], "head": axes["head"]}, {"class": told})},
+        tables={
+            "classes": Table({"layer": axes["layer"], "head": axes["head"]}, {"class": told}),
+            "skipped": Table.of_rows({"class": list(skipped), "why": list(skipped.values())}),
+        },
     )
 
 

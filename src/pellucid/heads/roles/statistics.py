@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from pellucid.collect.effective_weights import RAW
+from pellucid.collect.head_links import FOLLOWED, RARE, SAME
 from pellucid.heads.roles.layers import stacked
 from pellucid.heads.roles.sweeping import phrases_of
 from pellucid.reading import control, layers, view_with
@@ -19,6 +20,7 @@ from pellucid.uncertainty import over_groups
 if TYPE_CHECKING:
     from pellucid.collect.counts import HeadCountsView
     from pellucid.collect.found import Found
+    from pellucid.collect.head_targets import HeadTargetsView
 
 MEASURES = {
     "confidence": "largest weight on a word, mean over query words",
@@ -31,13 +33,23 @@ MEASURES = {
     "previous": "share on the word before",
     "next": "share on the word after",
 }
+LINKED = {
+    "rare words": "share on the least frequent word in sight, mean over words that see another",
+    "same word": "share on the same word elsewhere, mean over words that see it",
+    "followed before": "share on what followed the same word before (induction), mean over words that see it",
+}
+"""Measures of attention on links, where `HeadTargets` were swept too; see `HeadTargets`."""
+_KINDS = {"rare words": RARE, "same word": SAME, "followed before": FOLLOWED}
 _SUMMED = {"first token": "sink", "first special": "first", "other specials": "other"}
 """Measures that the collector calls otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeadStatistics(Result):
-    """Confidence, entropy, distance and targets of every head, [measure, layer, head]; NaN where a layer has fewer."""
+    """Confidence, entropy, distance and targets of every head, [measure, layer, head]; NaN where a layer has fewer.
+
+    The table `skipped` names measures that the text or the sweep cannot tell about, and why.
+    """
 
     kind: ClassVar[str] = "heads.statistics"
     gaps: ClassVar[bool] = True
@@ -46,7 +58,8 @@ class HeadStatistics(Result):
 
     @property
     def measures(self) -> Mapping[str, str]:
-        return phrases_of(self, MEASURES)
+        every = {**MEASURES, **LINKED}
+        return phrases_of(self, {name: every[name] for name in map(str, self.axes["measure"])})
 
     @property
     def offsets(self) -> Table:
@@ -61,37 +74,84 @@ def statistics(found: Found, *, weights: str = RAW) -> HeadStatistics:
     """Statistics of every head from `HeadCounts()`, with what uniform attention gives and a jackknife interval.
 
     Confidence is the mean over words of the largest weight, special tokens left out as query and key and nothing
-    renormalised (Voita et al. 2019); sub-words are summed as keys and averaged as queries (Clark et al. 2019). With a
-    randomly initialised model in the sweep, its values are the table `random model`. `weights="effective"` reads
-    `HeadCounts(weights="effective")`: offsets are those of the largest signed number, all else is of absolute values.
+    renormalised (Voita et al. 2019); sub-words are summed as keys and averaged as queries (Clark et al. 2019). With
+    `HeadTargets()` in the sweep, attention on rare and on repeated words comes along; with a randomly initialised
+    model, its values are the table `random model`. `weights="effective"` reads `HeadCounts(weights="effective")`:
+    offsets are those of the largest signed number, all else is of absolute values.
     """
     from pellucid.collect.counts import HeadCounts
 
     chosen, mine = view_with(found, HeadCounts, "pattern", ask="HeadCounts()", weights=weights)
     view: HeadCountsView = chosen
     keys = list(mine.values())
-    values = _measured(view, keys)
+    linked, skipped = _links(found, view, mine, weights)
+    names = [name for name in LINKED if name not in skipped]
+    values = _both(_measured(view, keys), linked, keys, names)
     interval = over_groups(view, partial(_measured, keys=keys), lambda part: part.n(keys[0]))
+    low, high = interval.low, interval.high
+    if linked is not None:
+        other = over_groups(linked, lambda part: _on_links(part, keys, names)[0], lambda part: part.n(keys[0]))
+        low, high = (_joined(*ends) for ends in ((low, other.low), (high, other.high)))
     axes: dict[str, tuple[Coordinate, ...]] = {
-        "measure": tuple(MEASURES),
+        "measure": (*MEASURES, *names),
         "layer": tuple(mine),
         "head": tuple(range(values.shape[2])),
     }
     twin = control(found.models)
-    other = [] if twin is None else list(layers(found.models, view.keys, "pattern", model=twin).values())
-    tables = {"offsets": _offsets(view, keys, other, axes)}
-    if other:
-        tables["random model"] = Table(axes, {"value": np.nan_to_num(_measured(view, other))})
+    drawn = [] if twin is None else list(layers(found.models, view.keys, "pattern", model=twin).values())
+    tables = {"offsets": _offsets(view, keys, drawn, axes)}
+    tables["skipped"] = Table.of_rows({"measure": list(skipped), "why": list(skipped.values())})
+    if drawn:
+        tables["random model"] = Table(
+            axes, {"value": np.nan_to_num(_both(_measured(view, drawn), linked, drawn, names))}
+        )
+    even = _chance(view, keys, values.shape[2])
     return HeadStatistics(
         axes=axes,
         values=values,
-        null=_chance(view, keys, values.shape[2]),
-        low=interval.low,
-        high=interval.high,
+        null=even if linked is None else _joined(even, _on_links(linked, keys, names)[1]),
+        low=low,
+        high=high,
         resampled=interval.resampled,
         provenance=found.provenance("heads.statistics", {"weights": weights}),
         tables=tables,
     )
+
+
+def _links(
+    found: Found, view: HeadCountsView, mine: Mapping[Coordinate, str], weights: str
+) -> tuple[HeadTargetsView | None, dict[str, str]]:
+    """The sums of attention on links for the same heads and words, and why some of them cannot be told."""
+    from pellucid.collect.head_targets import HeadTargets
+
+    swept = any(isinstance(each, HeadTargets) and each.weights == weights for each in found.collectors.values())
+    if swept:
+        linked, others = view_with(found, HeadTargets, "pattern", ask="HeadTargets()", weights=weights)
+        if tuple(others) == tuple(mine) and set(view.keys) <= set(linked.keys) and linked.groups == view.groups:
+            key = next(iter(mine.values()))
+            n = {name: linked.cases(key)[linked.kinds.index(kind), 0] for name, kind in _KINDS.items()}
+            skipped = {name: "no word of the text sees one" for name, count in n.items() if not count}
+            if "rare words" in skipped and not linked.facts["counted"]:
+                skipped["rare words"] = "the words of the text were not counted before the sweep"
+            return linked, skipped
+    return None, dict.fromkeys(LINKED, "the sweep has no HeadTargets() of the same heads")
+
+
+def _on_links(view: HeadTargetsView, keys: Sequence[str], names: Sequence[str]) -> tuple[Array, Array]:
+    """Attention on links of some names, and that of uniform attention, both [measure, layer, head]."""
+    places = [view.kinds.index(_KINDS[name]) for name in names]
+    n = [np.maximum(view.cases(key)[places, 0], 1) for key in keys]
+    found = stacked([view.links(key)[places, 1] / each[:, None] for key, each in zip(keys, n, strict=True)], axis=1)
+    even = np.stack([view.cases(key)[places, 3] / each for key, each in zip(keys, n, strict=True)], axis=1)
+    return found, np.broadcast_to(even[..., None], found.shape)
+
+
+def _both(counted: Array, linked: HeadTargetsView | None, keys: Sequence[str], names: Sequence[str]) -> Array:
+    return counted if linked is None else np.concatenate([counted, _on_links(linked, keys, names)[0]])
+
+
+def _joined(one: Array | None, other: Array | None) -> Array | None:
+    return None if one is None or other is None else np.concatenate([one, other])
 
 
 def _measured(view: HeadCountsView, keys: Sequence[str]) -> Array:

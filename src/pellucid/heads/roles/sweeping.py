@@ -103,8 +103,10 @@ def check_readable(model: Model, sites: str, weights: str) -> None:
         )
 
 
-def swept(source: Found | Model, corpus: Corpus | None, *collectors: Collector, weights: str = RAW) -> Found:
-    """The given sweep, or a new one of a model over a corpus."""
+def swept(
+    source: Found | Model, corpus: Corpus | None, *collectors: Collector, weights: str = RAW, random: bool = False
+) -> Found:
+    """The given sweep, or a new one of a model over a corpus; `random`: with a random model of its shape beside it."""
     if weights not in WEIGHTS:
         raise ResultError(f"There are no {weights!r} weights of heads; there are {listing(WEIGHTS)}.")
     if isinstance(source, Found):
@@ -114,8 +116,11 @@ def swept(source: Found | Model, corpus: Corpus | None, *collectors: Collector, 
     if corpus is None:
         raise ResultError(f"The model {source.name!r} alone shows nothing; give a corpus to read, or a finished sweep.")
     from pellucid.collect.sweep import sweep
+    from pellucid.model.twin import twin_of
 
-    return sweep(source, corpus, collectors or head_collectors(source, weights=weights), progress=False)
+    twin = twin_of(source) if random else None
+    models = [source] if twin is None else [source, twin]
+    return sweep(models, corpus, collectors or head_collectors(source, weights=weights), progress=False)
 
 
 def targets(found: Found, weights: str = RAW) -> tuple[HeadTargetsView, dict[Coordinate, str]]:

@@ -6,25 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from pellucid.attribution.trials.measures import rank_correlation
+from pellucid.attribution.trials.measures import ranks as ascending
+
 Array = np.ndarray[Any, Any]
 
 
 def ranks(values: Array) -> Array:
     """The rank [n] of each value, 1 for the largest; equal values share the mean of their ranks."""
-    order = np.argsort(-values, kind="stable")
-    found = np.empty(len(values))
-    found[order] = np.arange(1, len(values) + 1)
-    for value in np.unique(values):
-        same = values == value
-        found[same] = found[same].mean()
-    return found
+    return ascending(-values)
 
 
 def spearman(one: Array, other: Array) -> float:
     """ρ, the correlation of two rankings: 1 the same order, 0 what chance gives, −1 the opposite; 0 where all tie."""
-    first, second = ranks(one) - (len(one) + 1) / 2, ranks(other) - (len(other) + 1) / 2
-    spread = float(np.sqrt((first**2).sum() * (second**2).sum()))
-    return float((first * second).sum()) / spread if spread > 0 else 0.0
+    return 0.0 if np.ptp(one) == 0 or np.ptp(other) == 0 else rank_correlation(one, other)
 
 
 def kendall(one: Array, other: Array) -> float:

@@ -42,15 +42,20 @@ class Written:
         return _bleu(self.plain, self.right, range(len(self.right)))
 
 
-def written(
-    found: Measured, replacements: Sequence[str], sentences: int, *, advance: Callable[[int], None] | None = None
-) -> Written:
-    """Translates some sentences, spread evenly over the corpus, once as the model is and once without each head."""
+def translations_of(found: Measured) -> Translations:
+    """The translations that a model is measured by; refused where it is no translator, or BLEU cannot be had."""
     if not isinstance(found.examples, Translations):
         raise ModelError(f"BLEU is a score of translations, and {found.model.name!r} is measured by {found.task.name}.")
     if bleu(["a"], ["a"]) is None:
         raise ModelError("BLEU needs the package sacrebleu, which is not installed; install it, or leave bleu out.")
-    examples = found.examples
+    return found.examples
+
+
+def written(
+    found: Measured, replacements: Sequence[str], sentences: int, *, advance: Callable[[int], None] | None = None
+) -> Written:
+    """Translates some sentences, spread evenly over the corpus, once as the model is and once without each head."""
+    examples = translations_of(found)
     chosen = spread(examples.sentences, sentences)
 
     def texts(edits: Any) -> tuple[str, ...]:

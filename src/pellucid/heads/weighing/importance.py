@@ -16,6 +16,7 @@ from pellucid.heads.naming import head_name
 from pellucid.heads.weighing.ablating import TOKENS, Ablated, attention_heads, sweep_heads
 from pellucid.heads.weighing.ablation import changes, provenance, task_table
 from pellucid.heads.weighing.agreement import kendall, ranks, spearman
+from pellucid.heads.weighing.bleu import translations_of, written
 from pellucid.heads.weighing.confidence import confidence_sums
 from pellucid.heads.weighing.gradients import gradient_sums, normalised
 from pellucid.heads.weighing.measuring import Measured, measured
@@ -38,11 +39,15 @@ METHODS = {
     "lrp": "relevance for what is predicted, as a share of the layer's heads",
     "zero": "rise of the loss per goal, in nats, when the head's output is zero",
     "mean": "rise of the loss per goal, in nats, when its output is its mean over the corpus",
+    "bleu": "fall of BLEU when the head's output is zero, of translations that are written anew",
 }
 DEFAULT = ("confidence", "gradient", "zero", "mean")
-"""The methods that are used unless others are asked for; lrp has a notice, see `attribution.lrp`."""
+"""The methods that are used unless others are asked for; lrp has a notice, see `attribution.lrp`, and bleu is slow and
+of translators alone."""
 LRP_SENTENCES = 50
 """Sentences that lrp looks at unless told otherwise: its rules take some hundred times as long as a pass."""
+BLEU_SENTENCES = 50
+"""Sentences that are translated anew without each head unless told otherwise."""
 _ABLATIONS = ("zero", "mean")
 
 
@@ -60,7 +65,7 @@ class HeadImportance(Result):
     phrases: ClassVar[Mapping[str, str]] = METHODS
     chance: ClassVar[str] = (
         "confidence: uniform attention; gradient and lrp: the mean of the layer in a randomly initialised model (or, "
-        "without one, heads that are all alike); zero and mean: 0, nothing changes"
+        "without one, heads that are all alike); zero, mean and bleu: 0, nothing changes"
     )
 
     @property
@@ -107,6 +112,7 @@ def importance(
     methods: Sequence[str] = DEFAULT,
     random: bool = True,
     lrp_sentences: int = LRP_SENTENCES,
+    bleu_sentences: int = BLEU_SENTENCES,
     batch: int = 32,
     length: int | None = None,
     label: str | None = None,
@@ -118,18 +124,23 @@ def importance(
     """How important every head of every layer is, by several methods on one corpus, with ranks and their agreement.
 
     `confidence` needs no task; `gradient` is Σ_tokens |⟨∂L/∂z, z⟩| per layer (Michel et al. 2019); `lrp` Voita et al.'s
-    relevance; `zero` and `mean` the rise of the loss under ablation. With `random`, a randomly initialised model gives
-    the chance level of gradient and lrp, which looks at `lrp_sentences` spread over the corpus. Intervals are over
-    groups of documents. With grouped queries a head is a query head.
+    relevance; `zero` and `mean` the rise of the loss under ablation; `bleu` the fall of BLEU of `bleu_sentences` that
+    are translated anew without each head. With `random`, a randomly initialised model gives the chance level of
+    gradient and lrp, which looks at `lrp_sentences` spread over the corpus. Intervals are over groups of documents.
+    With grouped queries a head is a query head.
     """
     chosen = checked_methods(methods)
     found = measured(model, corpus, task, batch=batch, length=length, label=label, rows=rows, seed=seed)
+    if "bleu" in chosen:
+        _check_bleu(found, bleu_sentences)
     sites = attention_heads(model)
     heads = [(site, head) for site in sites for head in range(model.size(site)[0])]
     with Progress(progress) as shown:
         twin = _twin(model, sites, seed) if random else None
         made = _made(found, chosen, sites, twin, shown, lrp_sentences)
         done = _ablated(found, chosen, shown, tokens)
+        if "bleu" in chosen:
+            made["bleu"] = _translated(found, bleu_sentences, len(heads), shown)
     for place, name in enumerate(done.replacements if done is not None else ()):
         assert done is not None
         made[name] = _Method(_rise(done.plain, done.ablated, place), np.zeros(len(heads)))
@@ -145,17 +156,13 @@ def importance(
     if len(chosen) > 1:
         tables["agreement"] = _agreement(chosen, together, sizes)
     if done is not None:
-        tables["changes"] = _changes(found, done)
-        tables["task"] = task_table(found, done)
-    drawn = {name: made[name].random for name in chosen if made[name].random is not None}
-    if drawn:
-        tables["random model"] = Table(
-            {"measure": tuple(drawn), "head": axes["head"]},
-            {"value": np.stack([np.asarray(x) for x in drawn.values()])},
-        )
-    told: dict[str, Any] = {"methods": list(chosen), "random": bool(drawn)}
+        tables |= {"changes": _changes(found, done), "task": task_table(found, done)}
+    tables |= _random_table({name: made[name].random for name in chosen}, axes["head"])
+    told: dict[str, Any] = {"methods": list(chosen), "random": "random model" in tables}
     if "lrp" in chosen:
         told.update(_told_of_lrp(model, min(lrp_sentences, len(found.groups)), made["lrp"].left_out))
+    if "bleu" in chosen:
+        told["bleu sentences"] = min(bleu_sentences, len(found.groups))
     return HeadImportance(
         axes=axes,
         values=values,
@@ -166,6 +173,14 @@ def importance(
         provenance=provenance(found, "heads.importance", told, done),
         tables=tables,
     )
+
+
+def _random_table(drawn: Mapping[str, Array | None], heads: tuple[str, ...]) -> dict[str, Table]:
+    """The values of a randomly initialised model, of methods that were tried on one."""
+    known = {name: values for name, values in drawn.items() if values is not None}
+    if not known:
+        return {}
+    return {"random model": Table({"measure": tuple(known), "head": heads}, {"value": np.stack(list(known.values()))})}
 
 
 def _told_of_lrp(model: Model, sentences: int, left_out: int) -> dict[str, Any]:
@@ -223,6 +238,20 @@ def _ablated(found: Measured, chosen: Sequence[str], shown: Progress, tokens: in
         return None
     shown.begin("ablating every head", found.steps())
     return sweep_heads(found, wanted, tokens=tokens, advance=shown.advance)
+
+
+def _check_bleu(found: Measured, sentences: int) -> None:
+    """Raises where BLEU cannot be had, before anything is computed."""
+    translations_of(found)
+    if sentences < 2:
+        raise ModelError(f"bleu_sentences={sentences} is too few for an interval; give at least 2.")
+
+
+def _translated(found: Measured, sentences: int, heads: int, shown: Progress) -> _Method:
+    """The fall of BLEU without each head."""
+    shown.begin("translating without every head", heads)
+    texts = written(found, ("zero",), sentences, advance=shown.advance)
+    return _Method(lambda without: -texts.change(without), np.zeros(heads))
 
 
 def _relative(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,12 +19,12 @@ from pellucid.heads.weighing.ablating import SCORES, TOKENS, real_tokens
 from pellucid.heads.weighing.measuring import LABELLED, Measured
 from pellucid.model import Edit
 from pellucid.model.sites import Site
+from pellucid.results import Array
 from pellucid.train.tasks import IGNORED
 
 if TYPE_CHECKING:
     from pellucid.model import Model
 
-Array = np.ndarray[Any, Any]
 REPLACEMENTS = ("zero", "mean")
 EVERY = "all goals"
 Gone = Mapping[Site, Sequence[int]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from pellucid.neurons.judging.ablating import EVERY, Losses, goal_classes, site_
 from pellucid.neurons.judging.group_means import over_kept_groups
 from pellucid.neurons.ranking import Ranking, by_site, neuron_names, overall_table
 from pellucid.neurons.sources import Sites, patterns
-from pellucid.results import Provenance, ResultError, Table
+from pellucid.results import Array, Provenance, ResultError, Table
 from pellucid.uncertainty import Interval
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pellucid.corpus import Corpus
     from pellucid.model import Model
 
-Array = np.ndarray[Any, Any]
+Steps = list[tuple[str, float]]
+"""Neurons in the order in which they went, each with what answers have lost up to there."""
 
 
 def ablation(
@@ -90,9 +91,8 @@ def greedy_ablation(
         shown.begin("removing neurons", count)
         steps = _removed(found, chosen, count, replacement, tokens, shown.advance)
     told = {"method": "ablation-greedy", "replacement": replacement, "concept": _concept(found), "count": count}
-    return _in_steps(
-        found, [name for site, units in chosen.items() for name in _names(model, site, units)], steps, told
-    )
+    names = [name for site, units in chosen.items() for name in _names(model, site, units)]
+    return _in_steps(found, names, {EVERY: steps}, steps, told)
 
 
 def _removed(
@@ -102,13 +102,18 @@ def _removed(
     replacement: str,
     tokens: int,
     advance: Callable[[int], None],
-) -> list[tuple[str, float]]:
-    """The neurons that go, one after another, each with what answers have lost up to there."""
+    places: Sequence[int] | None = None,
+) -> Steps:
+    """The neurons that go, one after another, each with what answers have lost up to there.
+
+    With `places`, answers whose goal is of the classes there count alone.
+    """
     total = sum(map(len, chosen.values()))
     if not 1 <= count <= total:
         raise ResultError(f"There are {total} neurons to remove, so {count} cannot go one after another.")
     means = site_means(found, list(chosen)) if replacement == "mean" else None
     gone: dict[Site, list[int]] = {}
+    mine = slice(None) if places is None else list(places)
     steps: list[tuple[str, float]] = []
     for _ in range(count):
         tried: list[tuple[float, Site, int]] = []
@@ -116,7 +121,7 @@ def _removed(
             left = [unit for unit in units if unit not in gone.get(site, ())]
             if left:
                 lost = sweep_neurons(found, site, left, replacement, gone=gone, means=means, tokens=tokens)
-                drops = lost.drops.sum(axis=(1, 2)) / lost.counts.sum()
+                drops = lost.drops[:, mine].sum(axis=(1, 2)) / lost.counts[mine].sum()
                 tried.append((float(drops.max()), site, left[int(drops.argmax())]))
         drop, site, unit = max(tried, key=lambda each: each[0])  # the first of equals
         gone.setdefault(site, []).append(unit)
@@ -173,16 +178,29 @@ def by_greedy_ablation(
     within: int = 30,
     count: int = 10,
 ) -> Ranking:
-    """The first `count` neurons that go one after another, out of the first `within` of single ablation."""
+    """The first `count` neurons that go one after another, out of the first `within` of single ablation.
+
+    Where classes are named (`upos=NOUN,VERB`), neurons go by what answers lose whose goal is of these, and for each
+    class by its own; else by all goals together.
+    """
     from pellucid.model import Model
 
-    single = by_ablation(source, corpus, concept=concept, sites=sites, seed=seed)
+    asked = as_concept(concept)
+    single = by_ablation(source, corpus, concept=asked, sites=sites, seed=seed)
     assert isinstance(source, Model) and corpus is not None
-    found = measured(source, corpus, label=as_concept(concept).base, seed=seed)
-    chosen = named_sites(source, single.top(min(within, len(single.neurons)), by="signed"))
-    steps = _removed(found, chosen, min(count, sum(map(len, chosen.values()))), "zero", TOKENS, lambda _: None)
-    told = {"method": "ablation-greedy", "concept": single.concept, "within": within, "count": count}
-    return _in_steps(found, single.neurons, steps, told)
+    found = measured(source, corpus, label=asked.base, seed=seed)
+
+    def removed(classes: Sequence[str]) -> Steps:
+        few = single.top(min(within, len(single.neurons)), classes[0] if len(classes) == 1 else None, by="signed")
+        chosen = named_sites(source, few)
+        places = [goal_classes(found).index(name) for name in classes] or None
+        return _removed(found, chosen, min(count, len(few)), "zero", TOKENS, lambda _: None, places)
+
+    each = {name: removed([name]) for name in asked.classes}
+    together = each[asked.classes[0]] if len(each) == 1 else removed(asked.classes)
+    told = {"method": "ablation-greedy", "concept": single.concept, "within": within, "count": count,
+            "classes": list(asked.classes)}  # fmt: skip
+    return _in_steps(found, single.neurons, each or {EVERY: together}, together, told)
 
 
 def _of_class(made: Ranking, place: int) -> Table:
@@ -273,23 +291,28 @@ def _ranking(found: Measured, names: Sequence[str], lost: Losses, told: dict[str
 
 
 def _in_steps(
-    found: Measured, names: Sequence[str], steps: Sequence[tuple[str, float]], told: dict[str, Any]
+    found: Measured, names: Sequence[str], each: Mapping[str, Steps], together: Steps, told: dict[str, Any]
 ) -> Ranking:
-    score = np.zeros(len(names))
-    score[[list(names).index(name) for name, _ in steps]] = 1 / np.arange(1, len(steps) + 1)
-    chance = np.full(len(names), score.mean())
-    columns = {"neuron": np.array([name for name, _ in steps]), "lost": np.array([drop for _, drop in steps])}
+    """The ranking of the steps at which neurons went, for each class, and for all together."""
+
+    def scores(steps: Steps) -> Array:
+        score = np.zeros(len(names))
+        score[[list(names).index(name) for name, _ in steps]] = 1 / np.arange(1, len(steps) + 1)
+        return score
+
+    values, overall = np.stack([scores(steps) for steps in each.values()]), scores(together)
+    columns = {"neuron": np.array([name for name, _ in together]), "lost": np.array([drop for _, drop in together])}
     return Ranking(
-        axes={"class": (EVERY,), "neuron": tuple(names)},
-        values=score[None],
-        null=chance[None],
+        axes={"class": tuple(each), "neuron": tuple(names)},
+        values=values,
+        null=np.repeat(values.mean(axis=1, keepdims=True), len(names), axis=1),
         low=None,
         high=None,
         resampled="no interval: neurons are removed once, one after another",
         provenance=provenance(found, "neurons.greedy_ablation", told),
         tables={
-            "overall": overall_table(names, score, null=chance),
-            "steps": Table({"step": tuple(range(1, len(steps) + 1))}, columns),
+            "overall": overall_table(names, overall, null=np.full(len(names), overall.mean())),
+            "steps": Table({"step": tuple(range(1, len(together) + 1))}, columns),
         },
     )
 

@@ -10,19 +10,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pellucid.errors import listing
+from pellucid.neurons.judging.redrawn import BOUNDS, deviations, redrawn
 from pellucid.neurons.ranking import Ranking, overall_table
-from pellucid.results import Result, ResultError, Table
+from pellucid.results import Array, Result, ResultError, Table
 
-Array = np.ndarray[Any, Any]
 _DRAWS = 200
+_VOTES = 40
+"""Votes of scores that are drawn again, for the interval."""
 
 
 @dataclass(frozen=True, eq=False)
 class Agreement(Result):
     """The overlap of the first neurons of two rankings, |A ∩ B| / |A ∪ B|, [first, second].
 
-    The rankings are compared as they are, so there is no interval. Table `neurons` has the place of every neuron in
-    each ranking.
+    Where all rankings have intervals, that of the overlap comes from drawing every score within its own. Table
+    `neurons` has the place of every neuron in each ranking.
     """
 
     kind: ClassVar[str] = "neurons.agreement"
@@ -45,7 +47,7 @@ def expected_jaccard(total: int, k: int) -> float:
     return float((chance * shared / (2 * k - shared)).sum())
 
 
-def agreement(rankings: Mapping[str, Ranking], *, k: int = 50, cls: str | None = None) -> Agreement:
+def agreement(rankings: Mapping[str, Ranking], *, k: int = 50, cls: str | None = None, seed: int = 0) -> Agreement:
     """The overlap of the first `k` neurons of every two of several rankings of the same neurons."""
     names = _same_neurons(rankings)
     if not 1 <= k <= len(names):
@@ -54,43 +56,82 @@ def agreement(rankings: Mapping[str, Ranking], *, k: int = 50, cls: str | None =
     values = np.array([[jaccard(one, other) for other in tops.values()] for one in tops.values()])
     null = np.full_like(values, expected_jaccard(len(names), k))
     np.fill_diagonal(null, 1.0)
-    places = {name: _places(each, cls) for name, each in rankings.items()}
+    places = {name: _places(each.scores(cls)) for name, each in rankings.items()}
+    low, high, unit = _overlaps_again(list(rankings.values()), values, k, cls, seed)
     first = next(iter(rankings.values())).provenance
     told = {"k": k, "class": cls, "rankings": {name: each.provenance.function for name, each in rankings.items()}}
     return Agreement(
         axes={"first": tuple(rankings), "second": tuple(rankings)},
         values=values,
         null=null,
-        low=None,
-        high=None,
-        resampled="no interval: the rankings are compared as they are; `neurons.stability` remakes one",
-        provenance=replace(first, function="neurons.agreement", arguments=told),
+        low=low,
+        high=high,
+        resampled=unit,
+        provenance=replace(first, function="neurons.agreement", arguments=told, seed=seed),
         tables={"neurons": Table({"neuron": tuple(names)}, places)},
     )
 
 
-def vote(rankings: Mapping[str, Ranking], *, cls: str | None = None) -> Ranking:
+def _overlaps_again(
+    rankings: Sequence[Ranking], whole: Array, k: int, cls: str | None, seed: int
+) -> tuple[Array | None, Array | None, str]:
+    """Both ends of the overlaps [first, second] when every score is drawn within its interval, and what that is."""
+    spread = [deviations(each, cls) for each in rankings]
+    if any(each is None for each in spread):
+        return None, None, "no interval: a ranking has none; `neurons.resampled_stability` remakes one"
+    dice, found = np.random.default_rng([seed, 13]), list[Array]()
+    for _ in range(_DRAWS):
+        firsts = [set(np.argsort(-redrawn(each.scores(cls), own, dice), kind="stable")[:k].tolist())
+                  for each, own in zip(rankings, spread, strict=True) if own is not None]  # fmt: skip
+        found.append(np.array([[len(one & other) / len(one | other) for other in firsts] for one in firsts]))
+    low, high = np.quantile(found, [0.025, 0.975], axis=0)
+    return np.minimum(low, whole), np.maximum(high, whole), f"{BOUNDS} {rankings[0].resampled}"
+
+
+def vote(rankings: Mapping[str, Ranking], *, cls: str | None = None, seed: int = 0) -> Ranking:
     """One ranking of several by Borda's count: a neuron scores the mean share of neurons that it stands before.
 
-    Its sign in a class is that of most rankings that have the class; classes are those of the first ranking.
+    In a class those vote that have an order of the class, and where none has, all by their overall order; the sign is
+    that of most rankings that have the class. Classes are those of the first ranking. The interval, where all rankings
+    have one, is ± 1.96 sd of votes of scores that are drawn within their own.
     """
     names = _same_neurons(rankings)
-    score = 1 - (np.mean([_places(each, cls) for each in rankings.values()], axis=0) - 1) / max(1, len(names) - 1)
     first = next(iter(rankings.values()))
     classes = first.classes if cls is None else (cls,)
-    signed = np.stack([score * _sign(rankings.values(), name) for name in classes])
+    asked = [*classes, cls]  # the last is the overall vote
+    whole = np.stack([_voted(list(rankings.values()), name, None) for name in asked])
+    sign = np.stack([_sign(rankings.values(), name) for name in classes])
+    bounded = all(each.low is not None and "low" in each.overall.columns for each in rankings.values())
+    ends: list[Array] = []
+    if bounded:
+        dice = np.random.default_rng([seed, 14])
+        drawn = [[_voted(list(rankings.values()), name, dice) for name in asked] for _ in range(_VOTES)]
+        reach = 1.96 * np.std(drawn, axis=0, ddof=1)
+        ends = [whole - reach, whole + reach]
+    signed = np.sort(np.stack([sign * end[:-1] for end in ends]), axis=0) if bounded else None
     half = np.full(len(names), 0.5)
     told = {"method": "vote", "concept": first.concept, "class": cls, "rankings": list(rankings)}
+    outer = [end[-1] for end in ends] if bounded else [None, None]
     return Ranking(
         axes={"class": classes, "neuron": tuple(names)},
-        values=signed,
+        values=sign * whole[:-1],
         null=np.tile(half, (len(classes), 1)),
-        low=None,
-        high=None,
-        resampled="no interval: the rankings vote as they are",
-        provenance=replace(first.provenance, function="neurons.vote", arguments=told),
-        tables={"overall": overall_table(names, score, null=half)},
+        low=None if signed is None else signed[0],
+        high=None if signed is None else signed[1],
+        resampled=f"{BOUNDS} {first.resampled}" if bounded else "no interval: a ranking has none",
+        provenance=replace(first.provenance, function="neurons.vote", arguments=told, seed=seed),
+        tables={"overall": overall_table(names, whole[-1], null=half, low=outer[0], high=outer[1])},
     )
+
+
+def _voted(rankings: Sequence[Ranking], cls: str | None, dice: np.random.Generator | None) -> Array:
+    """The mean share of neurons that each neuron stands before, of scores as they are or as they are drawn again."""
+    able = [(each, cls) for each in rankings if cls is not None and cls in each.classes_apart]
+    found: list[Array] = []
+    for each, own in able or [(each, None) for each in rankings]:
+        scores, spread = each.scores(own), None if dice is None else deviations(each, own)
+        found.append(_places(scores if dice is None or spread is None else redrawn(scores, spread, dice)))
+    return 1 - (np.mean(found, axis=0) - 1) / max(1, len(found[0]) - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +180,8 @@ def stability(again: Sequence[Ranking], *, counts: Sequence[int] = (5, 10, 20, 5
     )
 
 
-def _places(ranking: Ranking, cls: str | None) -> Array:
+def _places(scores: Array) -> Array:
     """The place of every neuron, 1 for the first; equals share the mean of theirs."""
-    scores = ranking.scores(cls)
     order = np.argsort(-scores, kind="stable")
     place = np.empty(len(scores))
     place[order] = np.arange(1, len(scores) + 1)

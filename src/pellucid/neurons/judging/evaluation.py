@@ -4,7 +4,8 @@ number."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,29 +16,34 @@ from pellucid.heads.weighing.measuring import measured
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.judging.ablating import replaced, site_means
 from pellucid.neurons.judging.ablation import named_sites, provenance
+from pellucid.neurons.judging.apart import warn_of_same_text
 from pellucid.neurons.judging.group_means import over_kept_groups
+from pellucid.neurons.judging.smallest import smallest_sets
+from pellucid.neurons.probing.controls import majority
 from pellucid.neurons.probing.intervals import accuracies
 from pellucid.neurons.probing.material import Material, Reading, opened
-from pellucid.neurons.probing.probes import penalties, real_tasks, tested, tested_counts
+from pellucid.neurons.probing.probes import control_tasks, penalties, real_tasks, tested, tested_counts
 from pellucid.neurons.probing.rows import MEMORY
-from pellucid.neurons.probing.training import Fitted, Settings, Task, fit
+from pellucid.neurons.probing.training import Settings, Task, fit
 from pellucid.neurons.ranking import Ranking
 from pellucid.neurons.sources import Sites
-from pellucid.results import Result, ResultError, Table
-from pellucid.uncertainty import GROUPS, Interval
+from pellucid.results import Array, Result, ResultError, Table
+from pellucid.uncertainty import Interval
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
     from pellucid.corpus import Corpus
     from pellucid.model import Model
 
-Array = np.ndarray[Any, Any]
 ENDS = {
     "top": "the neurons that the ranking puts first",
     "bottom": "those that it puts last",
     "random": "as many drawn at random, mean over draws",
 }
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+CONTROLS = ("majority", "control task", "selectivity")
+"""What stands beside the accuracy of every probe: the most frequent class, random labels of word types, and accuracy
+less that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +51,8 @@ class RankingCurves(Result):
     """A score with the first, last and random neurons of a ranking, [measure, neurons], by their number.
 
     What was done with the neurons, and what the score is, stand in `done` and `score`. The table `whole` has the score
-    of all neurons; `smallest` (of probes trained anew) the smallest sets that suffice.
+    of all neurons; `controls` (of probes) majority, control task and selectivity of the first neurons; `smallest` (of
+    probes trained anew) the smallest sets that suffice.
     """
 
     kind: ClassVar[str] = "neurons.evaluation"
@@ -135,6 +142,7 @@ def ablated_in_probe(
     keep: bool = False,
     penalty: str = "elastic",
     draws: int = 3,
+    seeds: int = 1,
     epochs: int = 60,
     test: float = 0.2,
     fewest: int = 20,
@@ -142,28 +150,31 @@ def ablated_in_probe(
     memory: int = MEMORY,
     pooling: str = "mean",
 ) -> RankingCurves:
-    """The accuracy of one trained probe when neurons are set to their mean: the first, last and random of a ranking.
+    """The accuracy of a trained probe when neurons are set to their mean: the first, last and random of a ranking.
 
-    With `keep` all others are, so that the probe reads these alone.
+    With `keep` all others are, so that the probe reads these alone. The numbers are means over `seeds` probes, each of
+    which leaves out another tenth of the documents, and has a control task of its own.
     """
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, controlled=False) as found:
         names, sizes = _known(ranking, found, cls, seed), numbers(counts, len(found.rows.names))
-        tasks = real_tasks(found, 1)
+        tasks = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)]
         fitted = fit(found.rows, tasks, len(found.data.classes), Settings(*penalties(penalty, 1e-3, 1e-3),
                                                                           epochs=epochs, seed=seed))  # fmt: skip
         place = {name: at for at, name in enumerate(found.rows.names)}
 
         def hits(chosen: Sequence[str]) -> Array:
+            """Hits of probe and control task, mean over seeds, [2, groups, classes]."""
             mine = np.zeros(len(place), dtype=bool)
             mine[[place[name] for name in chosen]] = True
-            return tested(found.rows, _without(fitted, ~mine if keep else mine), tasks, found)[0]
+            right = tested(found.rows, fitted.without(~mine if keep else mine), tasks, found)
+            return right.reshape(2, seeds, *right.shape[1:]).mean(axis=1)
 
-        parts = _each(_sets(names, sizes, draws, seed), hits)  # [3, counts, groups, classes]
-        whole = tested(found.rows, fitted, tasks, found)[0]
+        parts = _each(_sets(names, sizes, draws, seed), hits)  # [3, counts, 2, groups, classes]
+        whole = hits(()) if not keep else hits(names)
         done = "kept in the probe, all others at their mean" if keep else "set to their mean in the probe"
-        told = {**_told(ranking, cls), "done": done, "penalty": penalty, "draws": draws}
-        return _of_probe(found, sizes, parts, whole, told, seed)
+        told = {**_told(ranking, cls), "done": done, "penalty": penalty, "draws": draws, "seeds": seeds}
+        return _of_probe(found, sizes, parts[:, :, 0], np.stack([whole, *parts[0]]), told, seed)
 
 
 def trained_anew(
@@ -178,6 +189,7 @@ def trained_anew(
     within: float = 0.01,
     penalty: str = "l2",
     draws: int = 3,
+    seeds: int = 1,
     epochs: int = 60,
     test: float = 0.2,
     fewest: int = 20,
@@ -187,33 +199,35 @@ def trained_anew(
 ) -> RankingCurves:
     """The accuracy of probes trained on the first, last and random neurons of a ranking alone, all in one training.
 
-    The table `smallest` has the smallest number of first neurons whose probe is within `within` (and 2, 5 times that)
-    of the accuracy of all neurons; 0 where none of `counts` suffices.
+    The numbers are means over `seeds` probes, each of which leaves out another tenth of the documents. The table
+    `smallest` has the smallest number of first neurons whose probe is within `within` (and 2, 5 times that) of the
+    accuracy of all neurons: chosen on documents to learn from, with its accuracy on those for testing.
     """
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, controlled=False) as found:
         names, sizes = _known(ranking, found, cls, seed), numbers(counts, len(found.rows.names))
         place = {name: at for at, name in enumerate(found.rows.names)}
         sets = _sets(names, sizes, draws, seed)
-        tasks: list[Task] = real_tasks(found, 1)
-        for chosen in (one for end in sets for size in end for one in size):
-            columns = np.zeros(len(place), dtype=bool)
-            columns[[place[name] for name in chosen]] = True
-            tasks += real_tasks(found, 1, columns)
+        lists: list[Sequence[str]] = [names, *(one for end in sets for size in end for one in size)]
+        firsts: list[Sequence[str]] = [names, *(size[0] for size in sets[0])]
+        tasks: list[Task] = []
+        for many, made in ((lists, real_tasks), (firsts, partial(control_tasks, seed=seed))):
+            for chosen in many:
+                columns = np.zeros(len(place), dtype=bool)
+                columns[[place[name] for name in chosen]] = True
+                tasks += made(found, seeds, columns=columns)
         settings = Settings(*penalties(penalty, 1e-3, 1e-3), epochs=epochs, seed=seed)
-        fitted = fit(found.rows, tasks, len(found.data.classes), settings)
-        hits = iter(tested(found.rows, fitted, tasks, found))
-        whole = next(hits)
+        right = tested(found.rows, fit(found.rows, tasks, len(found.data.classes), settings), tasks, found)
+        right = right.reshape(-1, seeds, *right.shape[1:]).mean(axis=1)
+        hits = iter(right[1 : len(lists)])
         parts = _each(sets, lambda _: next(hits))
-        told = {**_told(ranking, cls), "done": "read alone by a probe trained anew", "penalty": penalty, "draws": draws}
-        made = _of_probe(found, sizes, parts, whole, told, seed)
-    reached, every = made.values[0], float(made.table("whole").columns["value"][0])
-    shares = tuple(within * times for times in (1, 2, 5))
-    enough = [next((size for size, one in zip(sizes, reached, strict=True) if one >= (1 - share) * every), 0)
-              for share in shares]  # fmt: skip
-    smallest = Table({"within": shares}, {"neurons": np.array(enough)})
-    return RankingCurves(made.axes, made.values, made.null, made.low, made.high, made.resampled, made.provenance,
-                         {**made.tables, "smallest": smallest})  # fmt: skip
+        beside = np.stack([np.stack([right[0], *parts[0]]), right[len(lists) :]], axis=1)
+        told = {**_told(ranking, cls), "done": "read alone by a probe trained anew", "penalty": penalty,
+                "draws": draws, "seeds": seeds}  # fmt: skip
+        made = _of_probe(found, sizes, parts, beside, told, seed)
+        shares = tuple(within * times for times in (1, 2, 5))
+        smallest = smallest_sets(found, names, sizes, shares, settings)
+    return replace(made, tables={**made.tables, "smallest": smallest})
 
 
 def numbers(counts: Sequence[int] | None, total: int) -> tuple[int, ...]:
@@ -269,12 +283,8 @@ def _known(ranking: Ranking, found: Material, cls: str | None, seed: int) -> lis
             f"The ranking has {len(ranking.neurons):,} neurons and {len(found.rows.names):,} are read; they differ in "
             f"{listing(sorted(missing), most=3)}: rank the same sites, or choose them with sites=."
         )
+    warn_of_same_text(ranking, found)
     return ranking.order(cls, seed=seed)
-
-
-def _without(fitted: Fitted, left_out: Array) -> Fitted:
-    weights = np.where(left_out, np.float32(0), fitted.weights)
-    return Fitted(weights, fitted.biases, fitted.mean, fitted.deviation, fitted.epochs)
 
 
 def _told(ranking: Ranking, cls: str | None) -> dict[str, Any]:
@@ -283,15 +293,33 @@ def _told(ranking: Ranking, cls: str | None) -> dict[str, Any]:
 
 
 def _of_probe(
-    found: Material, sizes: tuple[int, ...], parts: Array, whole: Array, told: dict[str, Any], seed: int
+    found: Material, sizes: tuple[int, ...], parts: Array, beside: Array, told: dict[str, Any], seed: int
 ) -> RankingCurves:
-    """Curves of accuracies from hits [3, numbers, groups, classes]."""
+    """Curves of accuracies from hits [3, numbers, groups, classes].
+
+    `beside` [1 + numbers, 2, groups, classes] are the hits of probe and control task with all neurons, then with the
+    first ones.
+    """
     unit, counts = found.data.unit.removesuffix("s"), tested_counts(found)
     values, interval = accuracies(parts, counts, lambda share: share[..., 0], unit=unit)
-    every, _ = accuracies(whole, counts)
-    assert parts.shape[2] == GROUPS
+    whole, _ = accuracies(beside[0, 0], counts)
+    guess = majority(found.data.goals, found.split.training, len(found.data.classes))
+    sure = np.zeros((len(beside), *counts.shape))
+    sure[:, :, guess] = counts[:, guess]
+    control, ends = accuracies(np.stack([sure, beside[:, 1], beside[:, 0]]), counts, _controls, unit=unit)
+    columns = {"value": control[:, 1:]}
+    columns |= {name: end[:, 1:] for name, end in (("low", ends.low), ("high", ends.high)) if end is not None}
     return RankingCurves(
         {"measure": tuple(ENDS), "neurons": sizes}, values, np.tile(values[2], (3, 1)), interval.low, interval.high,
         interval.resampled, found.provenance("neurons.evaluation", {**told, "score": "accuracy"}, seed),
-        {"whole": Table({"measure": ("accuracy",)}, {"value": every[:1]})},
+        {
+            "whole": Table({"measure": ("accuracy", *CONTROLS)}, {"value": np.r_[whole[:1], control[:, 0]]}),
+            "controls": Table({"measure": CONTROLS, "neurons": sizes}, columns),
+        },
     )  # fmt: skip
+
+
+def _controls(accuracy: Array) -> Array:
+    """The controls [3, numbers] of the accuracies [3, numbers, 1 + classes] of majority, control task and probe."""
+    sure, control, real = accuracy[..., 0]
+    return np.stack([sure, control, real - control])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from pellucid.neurons.judging.ablating import site_width
 from pellucid.neurons.judging.ablation import named_sites, provenance
 from pellucid.neurons.judging.group_means import over_kept_groups
 from pellucid.neurons.ranking import Ranking
-from pellucid.results import Result, ResultError, Table
+from pellucid.results import Array, Result, ResultError, Table
 from pellucid.train.tasks import IGNORED
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pellucid.model import Model
     from pellucid.model.sites import Site
 
-Array = np.ndarray[Any, Any]
 QUANTILE = 0.95
 MEASURES = {"correlation": "rank correlation of a neuron's best score with the accuracy where it fires (Spearman's ρ)"}
 

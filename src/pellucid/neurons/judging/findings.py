@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pellucid.neurons.ranking import Ranking, by_site
-from pellucid.results import Result, ResultError, Table
+from pellucid.errors import listing
+from pellucid.neurons.judging.redrawn import BOUNDS, deviations, quantile_of, redrawn
+from pellucid.neurons.ranking import TOGETHER, Ranking, by_site
+from pellucid.results import Array, Result, ResultError, Table
 
-Array = np.ndarray[Any, Any]
 _DRAWS = 400
 
 
@@ -31,7 +32,7 @@ def distribution(ranking: Ranking, k: int = 50, *, cls: str | None = None, seed:
     normal; else there is none.
     """
     sites = by_site(ranking.neurons)
-    scores, ends = ranking.scores(cls), _reach(ranking, cls)
+    scores, spread = ranking.scores(cls), deviations(ranking, cls)
     owner = np.repeat(np.arange(len(sites)), [len(units) for units in sites.values()])
     if not 1 <= k <= len(scores):
         raise ResultError(f"There are {len(scores)} neurons, so there is no first {k}; use 1 to {len(scores)}.")
@@ -42,19 +43,18 @@ def distribution(ranking: Ranking, k: int = 50, *, cls: str | None = None, seed:
 
     whole = share(scores)
     low = high = None
-    if ends is not None:
+    if spread is not None:
         dice = np.random.default_rng(seed)
-        drawn = np.stack([share(np.abs(scores + ends / 1.96 * dice.normal(size=len(scores)))) for _ in range(_DRAWS)])
+        drawn = np.stack([share(redrawn(scores, spread, dice)) for _ in range(_DRAWS)])
         low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
         low, high = np.minimum(low, whole), np.maximum(high, whole)
-    unit = ranking.resampled if ends is None else f"scores within their interval over {ranking.resampled}"
     return Distribution(
         axes={"site": tuple(sites)},
         values=whole,
         null=np.array([len(units) for units in sites.values()]) / len(scores),
         low=low,
         high=high,
-        resampled=unit.replace("interval", "bounds") if ends is not None else unit,
+        resampled=ranking.resampled if spread is None else f"{BOUNDS} {ranking.resampled}",
         provenance=_origin(ranking, "neurons.distribution", {"k": k, "class": cls}, seed),
     )
 
@@ -84,14 +84,13 @@ def spread(ranking: Ranking) -> Spread:
     low = high = None
     unit = ranking.resampled
     if ranking.low is not None and ranking.high is not None:
-        reach = (ranking.high - ranking.low) / 2 / 1.96
+        spread = (ranking.high - ranking.low) / 2 / quantile_of(ranking.resampled)
         drawn = np.stack([
-            np.stack([_taken(np.abs(row)) for row in ranking.values + reach * dice.normal(size=reach.shape)], axis=1)
-            for _ in range(50)
+            np.stack([_taken(row) for row in redrawn(ranking.values, spread, dice)], axis=1) for _ in range(50)
         ])  # fmt: skip
         low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
         low, high = np.minimum(low, measures), np.maximum(high, measures)
-        unit = f"scores within their bounds over {ranking.resampled}"
+        unit = f"{BOUNDS} {ranking.resampled}"
     return Spread(
         axes={"measure": tuple(Spread.phrases), "class": ranking.axes["class"]},
         values=measures,
@@ -133,6 +132,11 @@ def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute") -> Polysemy
     from math import comb
 
     classes, names = ranking.classes, ranking.neurons
+    if ranking.method in TOGETHER and len(classes) > 1:
+        raise ResultError(
+            f"{ranking.method!r} gives a neuron one size for all classes, so whether it serves several cannot be told; "
+            "use a method that scores each class, such as probeless or a probe."
+        )
     if not 1 <= k <= len(names):
         raise ResultError(f"There are {len(names)} neurons, so there is no first {k}; use 1 to {len(names)}.")
     tops = {cls: set(ranking.top(k, cls, by=by)) for cls in classes}
@@ -161,14 +165,15 @@ class ExpertShare(Result):
 
     kind: ClassVar[str] = "neurons.expert_share"
     title: ClassVar[str] = "The share of neurons that are experts"
-    chance: ClassVar[str] = "the share that the same bar lets through by chance"
+    chance: ClassVar[str] = "the same share in the randomly initialised model"
 
 
 def expert_share(rankings: Mapping[str, Ranking], *, bar: float = 0.9) -> ExpertShare:
     """χ of each model and class: the share of neurons with |score| ≥ `bar` (Suau, Zappella & Apostoloff 2020).
 
-    Meant for average precision. Classes are those that all rankings have. Ends of the interval are the shares with the
-    scores at the ends of theirs.
+    Meant for average precision. Classes are those that all rankings have. Chance is the share in each model's random
+    twin, where all rankings have read one. The ends of the interval are the shares with every score at the lower, or
+    at the upper, end of its own: as if all moved together.
     """
     if not rankings:
         raise ResultError("No ranking was given; give one for each model.")
@@ -176,43 +181,32 @@ def expert_share(rankings: Mapping[str, Ranking], *, bar: float = 0.9) -> Expert
     classes = [name for name in first.classes if all(name in each.classes for each in rankings.values())]
     if not classes:
         raise ResultError("The rankings have no class in common; rank the same concept for every model.")
-    places = {model: [each.place("class", name) for name in classes] for model, each in rankings.items()}
+    lacking = [model for model, each in rankings.items() if any(name not in each.classes_apart for name in classes)]
+    if lacking:
+        raise ResultError(f"The ranking of {listing(lacking)} gives all classes the same sizes; use another method.")
+    chosen = {model: [each.place("class", name) for name in classes] for model, each in rankings.items()}
 
     def share(parts: Sequence[Array]) -> Array:
-        return np.stack([(np.abs(part) >= bar).mean(axis=1) for part in parts])
+        return np.stack([(part >= bar).mean(axis=1) for part in parts])
 
-    values = share([each.values[places[model]] for model, each in rankings.items()])
-    nulls = [each.null[places[model]] if each.null is not None else np.zeros_like(each.values[places[model]])
-             for model, each in rankings.items()]  # fmt: skip
-    bounded = all(each.low is not None and each.high is not None for each in rankings.values())
-    low = high = None
-    if bounded:
-        sizes = [(np.abs(each.low[places[model]]), np.abs(each.high[places[model]]), np.abs(each.values[places[model]]))
-                 for model, each in rankings.items() if each.low is not None and each.high is not None]  # fmt: skip
-        low = share([np.minimum(np.minimum(one, two), middle) for one, two, middle in sizes])
-        high = share([np.maximum(np.maximum(one, two), middle) for one, two, middle in sizes])
+    sizes = [np.abs(each.values[chosen[model]]) for model, each in rankings.items()]
+    twins = [np.abs(each.table("random model").columns["value"][chosen[model]]) for model, each in rankings.items()
+             if "random model" in each.tables]  # fmt: skip
+    reach = [(each.high - each.low)[chosen[model]] / 2 for model, each in rankings.items()
+             if each.low is not None and each.high is not None]  # fmt: skip
+    bounded = len(reach) == len(rankings)
     models = tuple(model for each in rankings.values() for model in each.provenance.models[:1])
     told = {"bar": bar, "concept": first.concept, "method": first.method}
     return ExpertShare(
         axes={"model": tuple(rankings), "class": tuple(classes)},
-        values=values,
-        null=share(nulls),
-        low=low,
-        high=high,
-        resampled=first.resampled if bounded else "no interval: a ranking has none",
+        values=share(sizes),
+        null=share(twins) if len(twins) == len(rankings) else None,
+        low=share([size - each for size, each in zip(sizes, reach, strict=True)]) if bounded else None,
+        high=share([size + each for size, each in zip(sizes, reach, strict=True)]) if bounded else None,
+        resampled=f"all scores at the ends of their bounds over {first.resampled}" if bounded
+        else "no interval: a ranking has none",
         provenance=replace(first.provenance, function="neurons.expert_share", arguments=told, models=models),
-    )
-
-
-def _reach(ranking: Ranking, cls: str | None) -> Array | None:
-    """Half the width of each neuron's interval, [neuron]; None where there is none."""
-    if cls is None:
-        columns = ranking.overall.columns
-        return (columns["high"] - columns["low"]) / 2 if "low" in columns else None
-    if ranking.low is None or ranking.high is None:
-        return None
-    place = ranking.place("class", cls)
-    return (ranking.high[place] - ranking.low[place]) / 2
+    )  # fmt: skip
 
 
 def _origin(ranking: Ranking, function: str, arguments: dict[str, Any], seed: int | None) -> Any:

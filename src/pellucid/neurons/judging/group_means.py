@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from pellucid.results import Array
 from pellucid.uncertainty import Interval, jackknife
-
-Array = np.ndarray[Any, Any]
 
 
 def over_kept_groups(mean: Callable[[Array], Array], sizes: Array) -> tuple[Array, Interval]:

@@ -7,20 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from pellucid.errors import listing
 from pellucid.neurons.judging.ablation import named_sites
 from pellucid.neurons.ranking import split_name
-from pellucid.results import Provenance, Result, ResultError, Table
+from pellucid.results import Array, Provenance, Result, ResultError, Table
 from pellucid.uncertainty import t_quantile
 
 if TYPE_CHECKING:
     from pellucid.model import Model
 
-Array = np.ndarray[Any, Any]
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "number": {
         "singular": ("the", "key|book|dog|boy", "near the", "cabinet|table|house", "is|was", "old|red|small"),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from pellucid.results import Array
 
 
 def majority(goals: Array, learned: Array, classes: int) -> int:

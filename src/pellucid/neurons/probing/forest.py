@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.neurons.probing.controls import control_goals
 from pellucid.neurons.probing.intervals import over_folds
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.rows import MEMORY
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.neurons.sources import Sites
-from pellucid.results import ResultError, Table
+from pellucid.results import Array, ResultError, Table
 from pellucid.uncertainty import GROUPS
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from pellucid.corpus import Corpus
     from pellucid.model import Model
 
-Array = np.ndarray[Any, Any]
+ACCURACIES = ("forest", "shuffled labels", "majority", "control task", "selectivity")
+"""The columns of the table `accuracy`."""
 
 
 def forest(
@@ -41,21 +43,23 @@ def forest(
 ) -> Ranking:
     """Neurons by the Gini importance of scikit-learn's random forest, mean over forests that each leave out a tenth.
 
-    A forest tells all classes apart at once and its importance has no sign: the sign in a class is that of the class's
-    mean activation less the overall mean. Chance is the importance in a forest of shuffled labels. At most `rows` words
-    are learned from. The table `accuracy` has forest, shuffled forest and majority on documents for testing.
+    A forest tells all classes apart at once, so a class has no order of its own, and its importance has no sign: the
+    sign in a class is that of the class's mean activation less the overall mean. Chance is the importance in a forest
+    of shuffled labels. At most `rows` words are learned from, and no more than `memory` holds. The table `accuracy` has
+    forest, shuffled labels, majority, control task and selectivity, on documents for testing.
     """
     if trees < 1 or not 1 <= seeds <= GROUPS:
         raise ResultError(f"trees={trees}, seeds={seeds} make no forest; use 1 or more trees and 1 to {GROUPS} seeds.")
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, controlled=False) as found:
-        real, shuffled, accuracy = zip(*(_grown(found, fold, trees, rows, seed) for fold in range(seeds)), strict=True)
-        told = {"method": "forest", "trees": trees, "seeds": seeds, "rows": rows, **asdict(reading)}
+        most = max(1, min(rows, memory // (4 * len(found.rows.names))))
+        real, shuffled, accuracy = zip(*(_grown(found, fold, trees, most, seed) for fold in range(seeds)), strict=True)
+        told = {"method": "forest", "trees": trees, "seeds": seeds, "rows": most, **asdict(reading)}
         return _ranking(found, np.stack(real), np.stack(shuffled), np.array(accuracy), told, seed)
 
 
 def _grown(found: Material, fold: int, trees: int, rows: int, seed: int) -> tuple[Array, Array, tuple[float, ...]]:
-    """Importances [neurons] of a forest and of one with shuffled labels, and their accuracies beside the majority."""
+    """Importances [neurons] of a forest and of one with shuffled labels, and the accuracies of `ACCURACIES`."""
     try:
         from sklearn.ensemble import RandomForestClassifier
     except ImportError:
@@ -65,15 +69,17 @@ def _grown(found: Material, fold: int, trees: int, rows: int, seed: int) -> tupl
     learned, held = np.flatnonzero(found.split.without(fold)), np.flatnonzero(found.split.test)
     learned = np.sort(dice.choice(learned, min(rows, len(learned)), replace=False))
     held = np.sort(dice.choice(held, min(rows, len(held)), replace=False))
-    values, goals = found.rows.take(learned).numpy(), found.data.goals[learned]
-    if not np.isfinite(values).all():
-        name = found.rows.names[int(np.argwhere(~np.isfinite(values))[0, 1])]
-        raise ResultError(f"{name} is not a number for some words (NaN or infinity); leave its site out.")
-    asked, answers = found.rows.take(held).numpy(), found.data.goals[held]
-    made = [maker(trees, random_state=seed + fold).fit(values, each) for each in (goals, dice.permutation(goals))]
-    accuracy = [float((each.predict(asked) == answers).mean()) for each in made]
-    guess = np.bincount(goals).argmax()
-    return made[0].feature_importances_, made[1].feature_importances_, (*accuracy, float((answers == guess).mean()))
+    data, classes = found.data, int(found.data.goals.max()) + 1
+    random = control_goals(data.goals, data.types, found.split.training, classes, seed=seed + 1000 * fold)
+    values, goals = found.rows.take(learned).numpy(), data.goals[learned]
+    asked, answers = found.rows.take(held).numpy(), data.goals[held]
+    labels = goals, dice.permutation(goals), random[learned]
+    made = [maker(trees, random_state=seed + fold).fit(values, each) for each in labels]
+    right = [float((each.predict(asked) == wanted).mean())
+             for each, wanted in zip(made, (answers, answers, random[held]), strict=True)]  # fmt: skip
+    sure = float((answers == np.bincount(goals).argmax()).mean())
+    accuracy = right[0], right[1], sure, right[2], right[0] - right[2]
+    return made[0].feature_importances_, made[1].feature_importances_, accuracy
 
 
 def _ranking(
@@ -87,7 +93,6 @@ def _ranking(
     if interval.low is not None and interval.high is not None:
         ends = np.sort(np.stack([sign * interval.low, sign * interval.high]), axis=0)
         low, high = ends[0], ends[1]
-    names = ("forest", "shuffled labels", "majority")
     return Ranking(
         axes={"class": classes, "neuron": found.rows.names},
         values=sign * score,
@@ -99,7 +104,7 @@ def _ranking(
         tables={
             "overall": overall_table(found.rows.names, score, null=null, low=interval.low, high=interval.high),
             "accuracy": Table({"seed": tuple(range(len(accuracy)))},
-                              {name: accuracy[:, place] for place, name in enumerate(names)}),
+                              {name: accuracy[:, place] for place, name in enumerate(ACCURACIES)}),
         },
     )  # fmt: skip
 

@@ -7,19 +7,18 @@ a subset needs its conditional mean and variance alone: both are kept for all ne
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pellucid.errors import listing
-from pellucid.results import ResultError
+from pellucid.results import Array, ResultError
 
-Array = np.ndarray[Any, Any]
 CRITERIA = ("likelihood", "information", "accuracy")
-KAPPA = 0.01
 _ROWS = 128
+_AT_ONCE = 512
+"""Neurons that are tried alone at a time."""
 _FLOOR = 1e-6
 _CLOSE = 8
 """Neurons with the best scores in float32 whose scores are worked out again in float64."""
@@ -42,31 +41,38 @@ class Selection:
     scores: Array
 
 
-def fitted(counts: Array, means: Array, covariances: Array) -> Gaussians:
+def fitted(counts: Array, means: Array, covariances: Array, *, dimensions: int | None = None) -> Gaussians:
     """Maximum a posteriori Gaussians from each class's count [classes], mean [classes, d] and covariance (÷ n).
 
-    The prior is normal–inverse-Wishart with μ₀ the class mean, κ₀ = .01, Λ₀ = diag(class covariance) and ν₀ = d + 2, so
-    Σ = (Λ₀ + n·S)/(ν₀ + n + d + 2) (Torroba Hennigen, Williams & Cotterell 2020). A neuron that never changes within a
-    class gets a millionth of its variance over all classes, so that no Gaussian is a point.
+    The prior is normal–inverse-Wishart with μ₀ the class mean (whatever κ₀ is, the mean stays there), Λ₀ = diag(class
+    covariance) and ν₀ = d + 2, so Σ = (Λ₀ + n·S)/(ν₀ + n + d + 2) (Torroba Hennigen, Williams & Cotterell 2020); d is
+    `dimensions` where these are some of more. To the variance of every neuron in every class a millionth of its
+    variance over all classes is added, so that no Gaussian is a point; one that never changes at all keeps 0.
     """
-    d = means.shape[1]
+    return fitted_in_place(counts, means, covariances.astype(np.float64), dimensions=dimensions)
+
+
+def fitted_in_place(counts: Array, means: Array, covariances: Array, *, dimensions: int | None = None) -> Gaussians:
+    """The same as `fitted`, in the memory of the covariances, which become those of the Gaussians."""
+    d, places = dimensions or means.shape[1], np.arange(means.shape[1])
     share = counts / counts.sum()
-    centre = share @ means
-    diagonal = np.einsum("zdd->zd", covariances)
-    total = share @ (diagonal + (means - centre) ** 2)
-    made = counts[:, None, None] * covariances
-    made[:, np.arange(d), np.arange(d)] += np.maximum(diagonal, 0.0)
-    made /= ((d + 2) + counts + d + 2)[:, None, None]
-    made[:, np.arange(d), np.arange(d)] += _FLOOR * total
-    return Gaussians(means, made, np.log(share))
+    diagonal = covariances[:, places, places]
+    total = share @ (diagonal + (means - share @ means) ** 2)
+    for own, count, variance in zip(covariances, counts, diagonal, strict=True):
+        own *= count
+        own[places, places] += np.maximum(variance, 0.0)
+        own /= (d + 2) + count + d + 2
+        own[places, places] += _FLOOR * total
+    return Gaussians(means, covariances, np.log(share))
 
 
 def select(gaussians: Gaussians, rows: Tensor, goals: Array, count: int, *, by: str = "likelihood") -> Selection:
     """Chooses `count` neurons greedily by held-out rows [n, d] and their classes [n].
 
-    `by` is the mean log-probability of the right class (likelihood), the entropy of the prior less that of the
-    classes given the neurons (information), or accuracy. With R = x − E[x | chosen] and s the conditional variances,
-    choosing j gives R ← R − R_j·u/√s_j and s ← s − u², u = Cov(·, j | chosen)/√s_j: a step of pivoted Cholesky.
+    `by` is the mean log-probability of the right class (likelihood), that and the entropy of the prior, what the
+    neurons tell of the class (information: the same picks), or accuracy. With R = x − E[x | chosen] and s the
+    conditional variances, choosing j gives R ← R − R_j·u/√s_j and s ← s − u², u = Cov(·, j | chosen)/√s_j: a step of
+    pivoted Cholesky.
     """
     _check(gaussians, rows, count, by)
     means, prior = torch.from_numpy(gaussians.means), torch.from_numpy(gaussians.prior)
@@ -122,15 +128,27 @@ def _scores(away: Tensor, base: Tensor, spread: Tensor, goals: Tensor, prior: Te
         if by == "accuracy":
             total += (logs.argmax(0) == answer[:, None]).double().sum(0)
             continue
-        whole = torch.logsumexp(logs, dim=0)
-        if by == "likelihood":
-            right = logs.gather(0, answer[None, :, None].expand(1, -1, logs.shape[2]))[0]
-            total += (right - whole).double().sum(0)
-        else:
-            logs -= whole
-            total += (logs.exp() * logs).double().sum((0, 1))
+        right = logs.gather(0, answer[None, :, None].expand(1, -1, logs.shape[2]))[0]
+        total += (right - torch.logsumexp(logs, dim=0)).double().sum(0)
     mean = total / away.shape[1]
     return (mean + float(-(prior.exp() * prior).sum()) if by == "information" else mean).numpy()
+
+
+def alone(gaussians: Gaussians, rows: Tensor, goals: Array) -> Array:
+    """The mean log-probability of the right class given each neuron alone, [d]: the first step of a selection.
+
+    `covariances` may be variances [classes, d].
+    """
+    means, prior = torch.from_numpy(gaussians.means), torch.from_numpy(gaussians.prior)
+    given = gaussians.covariances
+    spread = torch.from_numpy(given if given.ndim == 2 else np.einsum("zdd->zd", given).copy())
+    base = prior[:, None].expand(len(prior), len(rows))
+    found: list[Array] = []
+    for start in range(0, means.shape[1], _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        away = torch.stack([(rows[:, part].double() - mean[part]).float() for mean in means])
+        found.append(_scores(away, base, spread[:, part], torch.from_numpy(goals), prior, "likelihood"))
+    return np.where((spread <= 0).any(0).numpy(), -np.inf, np.concatenate(found))
 
 
 def prefixes(gaussians: Gaussians, picks: Array, rows: Tensor) -> Array:

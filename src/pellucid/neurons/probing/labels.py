@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ from pellucid.collect.labelled_store import check_rows
 from pellucid.collect.words import all_words
 from pellucid.errors import CorpusError, listing
 from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.results import Array
 from pellucid.uncertainty import GROUPS
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
 
-Array = np.ndarray[Any, Any]
 _FEW_DOCUMENTS = 20
 _TRIES = 50
 
@@ -51,6 +52,11 @@ class Split:
     test: Array
     fold: Array
     group: Array
+
+    @property
+    def mark(self) -> str:
+        """Tells this deal of rows for testing from any other."""
+        return blake2b(np.packbits(self.test).tobytes(), digest_size=8).hexdigest()
 
     @property
     def training(self) -> Array:
@@ -121,8 +127,8 @@ def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[
 def split(data: Labelled, *, test: float = 0.2, seed: int = 0) -> Split:
     """Deals whole documents out to testing and to ten folds of learning, so that every class is on both sides.
 
-    Documents are drawn until a share `test` of the labelled rows is reached. Where no draw of fifty has every class on
-    both sides, the class is named.
+    Documents are drawn until a share `test` of the labelled rows is reached. A class must stand in two folds or more,
+    so that it is learned whichever fold is left out. Where no draw of fifty has every class there, the class is named.
     """
     if not 0 < test < 1:
         raise CorpusError(f"test={test} leaves nothing to learn from or to test on; use a share such as 0.2.")
@@ -145,12 +151,23 @@ def split(data: Labelled, *, test: float = 0.2, seed: int = 0) -> Split:
         sides = [set(data.goals[known & side].tolist()) for side in (rows, ~rows)]
         missing = [name for place, name in enumerate(data.classes) if any(place not in side for side in sides)]
         if not missing:
-            return _dealt(data, order, tested, sizes, known)
+            made = _dealt(data, order, tested, sizes, known)
+            missing = _in_one_fold(data, made)
+            if not missing:
+                return made
         one_sided = missing[0]
     raise CorpusError(
         f"The class {one_sided!r} occurs in too few {data.unit} to be both learned and tested; leave it out with "
         "classes= or a larger fewest, or give more text."
     )
+
+
+def _in_one_fold(data: Labelled, made: Split) -> list[str]:
+    """The classes whose words to learn from all lie in one fold."""
+    there = np.zeros((len(data.classes), GROUPS), dtype=bool)
+    learned = made.training & (data.goals >= 0)
+    there[data.goals[learned], made.fold[learned]] = True
+    return [name for name, folds in zip(data.classes, there.sum(axis=1), strict=True) if folds < 2]
 
 
 def _dealt(data: Labelled, order: Array, tested: int, sizes: Array, known: Array) -> Split:

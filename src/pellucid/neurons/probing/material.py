@@ -66,6 +66,7 @@ class Material:
             "rule": self.data.concept.rule,
             "sites": [split_key(key)[1] for key in self.rows.keys],
             "store": {name: about[name] for name in ("reading", "dtype") if name in about},
+            "held out": self.split.mark,
             **arguments,
         }
         counted = {name: about["counts"][name] for name in ("sentences", "words")}

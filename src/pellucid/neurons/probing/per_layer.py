@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -14,17 +14,15 @@ from pellucid.neurons.probing.intervals import accuracies
 from pellucid.neurons.probing.material import Reading, opened
 from pellucid.neurons.probing.probes import MEASURES, control_tasks, penalties, real_tasks, tested, tested_counts
 from pellucid.neurons.probing.rows import MEMORY
-from pellucid.neurons.probing.training import Settings, Task, fit
+from pellucid.neurons.probing.training import Settings, fit
 from pellucid.neurons.ranking import by_site
 from pellucid.neurons.sources import Sites
-from pellucid.results import Result
+from pellucid.results import Array, Result
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
     from pellucid.corpus import Corpus
     from pellucid.model import Model
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +63,8 @@ def per_layer(
         names = list(by_site(found.rows.names))
         owner = np.array([name.rpartition(":")[0] for name in found.rows.names])
         real = [task for name in names for task in real_tasks(found, 1, owner == name)]
-        (control,) = control_tasks(found, 1, seed)
-        controls = [Task(control.goals, control.learned, control.held, task.columns) for task in real]
+        controls = [task for each in real for task in control_tasks(found, 1, seed, each.columns)]
+        control = controls[0]
         classes = len(found.data.classes)
         tasks = [*real, *controls]
         mine = tested(found.rows, fit(found.rows, tasks, classes, settings), tasks, found)

@@ -21,7 +21,7 @@ from pellucid.neurons.probing.rows import MEMORY, Rows
 from pellucid.neurons.probing.training import Fitted, Settings, Task, fit
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.neurons.sources import Sites
-from pellucid.results import Provenance, Result, ResultError, Table
+from pellucid.results import Array, Provenance, Result, ResultError, Table
 from pellucid.uncertainty import GROUPS
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pellucid.corpus import Corpus
     from pellucid.model import Model
 
-Array = np.ndarray[Any, Any]
 ALL = "all classes"
 PENALTIES = ("elastic", "l1", "l2", "none")
 MEASURES = {
@@ -145,7 +144,7 @@ def real_tasks(found: Material, seeds: int, columns: Array | None = None) -> lis
     return [Task(goals, split.without(fold), split.fold == fold, columns) for fold in range(seeds)]
 
 
-def control_tasks(found: Material, seeds: int, seed: int) -> list[Task]:
+def control_tasks(found: Material, seeds: int, seed: int, columns: Array | None = None) -> list[Task]:
     """A control task for each fold, with labels of its own."""
     data, split = found.data, found.split
     return [
@@ -153,6 +152,7 @@ def control_tasks(found: Material, seeds: int, seed: int) -> list[Task]:
             control_goals(data.goals, data.types, split.training, len(data.classes), seed=seed + 1000 * fold),
             split.without(fold),
             split.fold == fold,
+            columns,
         )
         for fold in range(seeds)
     ]

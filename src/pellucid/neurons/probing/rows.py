@@ -5,19 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pellucid.collect.collector import split_key
-from pellucid.results import ResultError
+from pellucid.results import Array, ResultError
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
 
-Array = np.ndarray[Any, Any]
 MEMORY = 256 << 20
 """Bytes of rows that are held at a time."""
 
@@ -31,6 +30,18 @@ class Rows(Protocol):
     def count(self) -> int: ...
     def batches(self, wanted: Array, size: int, dice: np.random.Generator | None) -> Iterator[tuple[Array, Tensor]]: ...
     def take(self, numbers: Array) -> Tensor: ...
+
+
+def only_numbers(part: Tensor, names: Sequence[str]) -> Tensor:
+    """Rows [n, neurons] in float32; the first neuron that is NaN or infinite in one of them is named."""
+    part = part.float()
+    if not torch.isfinite(part.sum()) and not torch.isfinite(part).all():
+        unit = int((~torch.isfinite(part)).any(0).nonzero()[0, 0])
+        raise ResultError(
+            f"{names[unit]} is not a number for some words (NaN or infinity), so nothing can be learned from it; leave "
+            "its site out, or keep it with another dtype."
+        )
+    return part
 
 
 class ArrayRows:
@@ -63,7 +74,29 @@ class ArrayRows:
 
     def take(self, numbers: Array) -> Tensor:
         """The rows of some numbers, [n, neurons] in float32."""
-        return self._matrix[torch.from_numpy(numbers)].float()
+        return only_numbers(self._matrix[torch.from_numpy(numbers)], self.names)
+
+
+class SomeNeurons:
+    """The rows of other rows, of some of their neurons alone: those at `places` [n]."""
+
+    def __init__(self, rows: Rows, places: Array) -> None:
+        self._rows, self._places = rows, torch.from_numpy(places)
+        self.names = tuple(rows.names[place] for place in places.tolist())
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return self._rows.count
+
+    def batches(self, wanted: Array, size: int, dice: np.random.Generator | None) -> Iterator[tuple[Array, Tensor]]:
+        """The rows that are `wanted` [rows], `size` at a time, as the other rows give them."""
+        for numbers, part in self._rows.batches(wanted, size, dice):
+            yield numbers, part[:, self._places]
+
+    def take(self, numbers: Array) -> Tensor:
+        """The rows of some numbers, [n, neurons] in float32."""
+        return self._rows.take(numbers)[:, self._places]
 
 
 class StoreRows:
@@ -115,7 +148,7 @@ class StoreRows:
             order = np.arange(len(numbers)) if dice is None else dice.permutation(len(numbers))
             for start in range(0, len(order), size):
                 part = order[start : start + size]
-                yield numbers[part], values[torch.from_numpy(part)].float()
+                yield numbers[part], only_numbers(values[torch.from_numpy(part)], self.names)
             del values
 
     def take(self, numbers: Array) -> Tensor:
@@ -129,7 +162,7 @@ class StoreRows:
         place = 0
         for shard in range(len(self.store.entries)):
             _, rows = self._gather([shard], wanted)
-            values[place : place + len(rows)] = rows.float()
+            values[place : place + len(rows)] = only_numbers(rows, self.names)
             place += len(rows)
         return values[torch.from_numpy(np.searchsorted(chosen, numbers))]
 

@@ -7,17 +7,15 @@ one pass over the rows trains all of them, and each product of a batch serves al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pellucid.neurons.probing.rows import Rows
-from pellucid.results import ResultError
+from pellucid.results import Array, ResultError
 
-Array = np.ndarray[Any, Any]
 _FALLS = 4
 """How often a task's step becomes smaller before it has learned what it can."""
 _FALL = 0.3
@@ -79,21 +77,21 @@ class Fitted:
     deviation: Array
     epochs: Array
 
-    def guesses(self, rows: Tensor, *, without: Array | None = None) -> Array:
-        """The class that each task gives each row of raw activations [n, neurons]: [tasks, n].
+    def without(self, neurons: Array) -> Fitted:
+        """The same classifiers with some `neurons` [neurons] at their mean, as if they had nothing to say."""
+        return replace(self, weights=np.where(neurons, np.float32(0), self.weights))
 
-        Neurons in `without` [neurons] stand at their mean, as if they had nothing to say.
-        """
-        weights = self.weights if without is None else np.where(without, 0.0, self.weights)
+    def guesses(self, rows: Tensor) -> Array:
+        """The class that each task gives each row of raw activations [n, neurons]: [tasks, n]."""
         scaled = standardised(rows, torch.from_numpy(self.mean), torch.from_numpy(self.deviation))
-        tasks, classes, _ = weights.shape
-        flat = torch.from_numpy(weights.reshape(tasks * classes, -1)).float()
+        tasks, classes, _ = self.weights.shape
+        flat = torch.from_numpy(self.weights.reshape(tasks * classes, -1)).float()
         scores = (scaled @ flat.T).view(-1, tasks, classes) + torch.from_numpy(self.biases).float()
         return scores.argmax(dim=2).T.numpy()
 
 
 def moments(rows: Rows, wanted: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation [neurons] of the wanted rows, in float64; a neuron that is not a number is named."""
+    """Mean and standard deviation [neurons] of the wanted rows, in float64."""
     count, width = int(wanted.sum()), len(rows.names)
     if not count:
         raise ResultError("There are no rows to learn from: no labelled word was left.")
@@ -105,12 +103,6 @@ def moments(rows: Rows, wanted: Array) -> tuple[Array, Array]:
         first += away.sum(0).double()
         second += away.square().sum(0).double()
     assert shift is not None
-    wrong = (~torch.isfinite(first)).nonzero()
-    if len(wrong):
-        raise ResultError(
-            f"{rows.names[int(wrong[0, 0])]} is not a number for some words (NaN or infinity), so nothing can be "
-            "learned from it; leave its site out, or keep it with another dtype."
-        )
     variance = (second / count - (first / count) ** 2).clamp(min=0)
     mean = shift.double() + first / count
     still = variance <= 1e-12 * (1 + mean.square())  # rounding of a number that never changes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.report.html import share
 from pellucid.report.neurons import show_ranking
 from pellucid.report.section import Section, Subject
@@ -31,12 +33,18 @@ def absent(subject: Subject) -> str | None:
         return "this model shows no hidden units of its MLPs."
     if not any(LABEL in sentence.labels for sentence in islice(subject.corpus, LOOKED_AT)):
         return f"the text has no parts of speech (the label {LABEL!r}); give a treebank (.conllu)."
+    count = units(subject)
+    if count > MOST:
+        return f"{count:,} hidden units are many for a report; rank some with `pellucid neurons rank --sites`."
+    return None
+
+
+def units(subject: Subject) -> int:
+    """How many hidden units the stack that reads the text has."""
+    sites = patterns(subject) or ""
     stack = None if sites.startswith("neurons") else "encoder"
     chosen = [site for site in subject.model.sites if site.kind == "neurons" and site.stack == stack]
-    units = sum(int(np.prod(subject.model.size(site))) for site in chosen)
-    if units > MOST:
-        return f"{units:,} hidden units are many for a report; rank some with `pellucid neurons rank --sites`."
-    return None
+    return sum(int(np.prod(subject.model.size(site))) for site in chosen)
 
 
 def collectors(subject: Subject) -> tuple[Collector, ...]:
@@ -52,8 +60,12 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
     """The ranking, and how many units tell a class apart."""
     from pellucid.neurons import selectivity
 
-    result = selectivity(found, concept=LABEL, sites=patterns(subject), seed=subject.seed)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NeuronWarning)
+        result = selectivity(found, concept=LABEL, sites=patterns(subject), seed=subject.seed)
     show_ranking(sheet, result, name="concepts")
+    for text in dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, NeuronWarning)):
+        sheet.note(f"Careful: {text}")
     own = float((result.scores() >= STRONG).mean())
     control = result.tables.get("random model")
     assert "null" in result.overall.columns

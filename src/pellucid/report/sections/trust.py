@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SENTENCES = 6
 METHODS = ("saliency", "gradient_x_activation", "integrated_gradients", "ablation")
-MEASURES = ("completeness", "infidelity", "insertion", "deletion", "randomisation")
+MEASURES = ("completeness", "unexplained", "insertion", "deletion", "randomisation")
 """All that do not explain every text several times over."""
 
 

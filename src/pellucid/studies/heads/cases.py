@@ -61,8 +61,8 @@ SCALES = {
         "The whole study.",
         {
             "translate": Size(8000, 1000, 600, 60, 1000, 1000, translated=500, epochs=4),
-            "lm": Size(640, 120, 40, 0, 300, 600, epochs=4, batch=16, price=0.1, points=12, draws=2),
-            "classify": Size(4000, 400, 300, 40, 300, 600, epochs=4, price=0.1, points=12, draws=3, tuning=2),
+            "lm": Size(640, 120, 40, 0, 300, 600, epochs=4, batch=16, price=0.1, points=12),
+            "classify": Size(4000, 400, 300, 40, 300, 600, epochs=4, price=0.1, points=12, tuning=2),
         },
     ),
     "quick": Scale(

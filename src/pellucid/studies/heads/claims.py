@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,7 +68,8 @@ def _three(case: Case) -> CaseClaim:
     drawn = sum(count > 0 for count in random.values())
     return CaseClaim(
         "All three kinds of heads are there.",
-        "At least one head of each of the three kinds; a kind that the texts cannot show leaves it open.",
+        "At least one head of each of the three kinds, beyond what heads of a random network do; a kind that the texts "
+        "cannot show leaves it open.",
         "; ".join(f"{name} {counts[name]} (random network {random[name]})" for name in SPECIALISED),
         (found == len(SPECIALISED)) if whole else None,
         case.name,
@@ -161,16 +163,19 @@ def _matter(case: Case) -> CaseClaim:
     count, why = _halved(case)
     claim = "It matters which heads are left."
     rule = (
-        "What is kept with the heads that gates left, at the first point with at most half of them, beside the mean of "
-        "as many at random: the interval lies above it."
+        "What is kept with the heads that gates left, at the first point with at most half of them, beside the best "
+        "of several draws of as many at random: the interval lies above it. It does not stand if it lies below their "
+        "mean."
     )
-    if count is None:
-        found, number = why, rules.UNKNOWN
-    else:
+    found, number, holds = why, rules.UNKNOWN, None
+    if count is not None:
         gates, drawn = _kept_at(case, "gates", count), _kept_at(case, "random", count)
-        number = Number(gates.value, drawn.value, gates.low, gates.high)
+        assert drawn.high is not None
+        number = Number(gates.value, drawn.high, gates.low, gates.high)
+        mean = replace(number, chance=drawn.value)
+        holds = True if number.above() else False if mean.above() is False else None
         found = f"{count} heads: gates {_interval(gates)}, random {_interval(drawn)}"
-    return CaseClaim(claim, rule, found, number.above(), case.name, VOITA, "the rest can be pruned", number)
+    return CaseClaim(claim, rule, found, holds, case.name, VOITA, "the rest can be pruned", number)
 
 
 def _survivors(case: Case) -> CaseClaim:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -142,21 +143,35 @@ def _over_groups(links: Links, read: Callable[[Array], float]) -> Number:
     return rules.resampled(read(pronoun_layers(links)), without, links.pronouns[groups] if without else [], flat)
 
 
+_MIDDLE = (
+    "its middle third of the layers less the first and less the last third: both intervals lie {0} 0{1}, and the layer "
+    "with the {2} lies in the middle. It does not stand where the middle lies on the other side of one of them."
+)
+
+
 def _pronouns_middle(case: Case) -> CaseClaim:
     links = all_links(case)
-    number = _over_groups(links, rules.middle_less_outer)
+    beside = [_over_groups(links, partial(rules.middle_less, outer=outer)) for outer in rules.OUTER]
     linked = held_out_head(links)[0].above() is True
     by_layer = pronoun_layers(links)
     return CaseClaim(
         "The link is made in the middle layers.",
-        "Antecedent less rival, mean over the heads of a layer; middle third of the layers less the others: the "
-        "interval lies above 0. Nothing is said where no head makes the link.",
-        f"{told(number, per_cent=True)}; largest in layer {links.layers[int(by_layer.argmax())]} of {len(by_layer)}",
-        number.above() if linked else None,
+        f"Antecedent less rival, mean over the heads of a layer; {_MIDDLE.format('above', '', 'largest')} Nothing is "
+        "said where no head makes the link.",
+        f"{_told_beside(beside, per_cent=True)}; largest in layer {links.layers[int(by_layer.argmax())]} of "
+        f"{len(by_layer)}",
+        rules.in_the_middle(beside, by_layer) if linked else None,
         case.name,
         VIG,
         "layer 5 of 12",
-        number,
+        min(beside, key=lambda each: each.value),
+    )
+
+
+def _told_beside(beside: Sequence[Number], *, per_cent: bool = False) -> str:
+    return "; ".join(
+        f"less the {outer} third {told(each, per_cent=per_cent)}"
+        for outer, each in zip(rules.OUTER, beside, strict=True)
     )
 
 
@@ -235,7 +250,8 @@ def of_profile(profile: Profile | None, read: Callable[[Array], float], *, wante
     return rules.resampled(read(profile.values[0]), without, profile.sizes, chance)
 
 
-_BEYOND = "its interval lies above 0 and above the same in a random network."
+_SAME = " and above the same in a random network"
+_BEYOND = f"its interval lies above 0{_SAME}."
 
 
 def _distance(case: Case) -> CaseClaim:
@@ -256,33 +272,42 @@ def _distance(case: Case) -> CaseClaim:
 
 def _syntax(case: Case) -> CaseClaim:
     profile = case.profiles.get("neighbours")
-    number = of_profile(profile, rules.middle_less_outer)
-    shown = told(number, per_cent=True)
+    beside = _beside(profile)
+    shown, holds = "the text has no dependency arcs", None
     if profile is not None:
-        shown += f"; largest in layer {profile.layers[int(profile.values[0].argmax())]} of {len(profile.layers)}"
+        row = profile.values[0]
+        shown = (
+            f"{_told_beside(beside, per_cent=True)}; largest in layer {profile.layers[int(row.argmax())]} of {len(row)}"
+        )
+        holds = rules.in_the_middle(beside, row)
     return CaseClaim(
         "Attention follows dependencies most in the middle layers.",
-        "Attention on syntactic neighbours (all relations, both ways), mean over the heads of a layer; middle third of "
-        f"the layers less the others: {_BEYOND}",
+        "Attention on syntactic neighbours (all relations, both ways), mean over the heads of a layer; "
+        f"{_MIDDLE.format('above', _SAME, 'largest')}",
         shown,
-        number.above(),
+        holds,
         case.name,
         VIG,
         "strongest in the middle layers",
-        number,
+        min(beside, key=lambda each: each.value),
     )
 
 
 def _nearest(case: Case) -> CaseClaim:
-    number = of_profile(case.profiles["distance"], rules.middle_less_outer, wanted=-1)
+    profile = case.profiles["distance"]
+    beside, row = _beside(profile, wanted=-1), profile.values[0]
     return CaseClaim(
         "Attention looks least far in the middle layers.",
-        "Mean distance of attention in words; middle third of the layers less the others: "
-        f"{_BEYOND.replace('above', 'below')}",
-        told(number),
-        number.below(),
+        f"Mean distance of attention in words; {_MIDDLE.format('below', _SAME.replace('above', 'below'), 'smallest')}",
+        f"{_told_beside(beside)}; smallest in layer {profile.layers[int(row.argmin())]} of {len(row)}",
+        rules.in_the_middle(beside, row, wanted=-1),
         case.name,
         VIG,
         "distance is smallest there",
-        number,
+        max(beside, key=lambda each: each.value),
     )
+
+
+def _beside(profile: Profile | None, *, wanted: int = 1) -> list[Number]:
+    """The middle third of the layers less each outer third."""
+    return [of_profile(profile, partial(rules.middle_less, outer=outer), wanted=wanted) for outer in rules.OUTER]

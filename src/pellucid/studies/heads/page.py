@@ -101,7 +101,8 @@ def _functions(sheet: Sheet, cases: Study) -> None:
                 continue
             caption = (
                 f"{figures.short_name(case)} on {text} ({case.facts['texts'][f'read: {text}']}): every head in the "
-                "colour of its main function; numbers are offsets, words relations."
+                "colour of its main function, beyond what heads of a random network do; numbers are offsets, words "
+                "relations."
             )
             name = f"functions-{case.name}-{text.replace(' ', '-').lower()}"
             sheet.figure(result.plot(width=WIDTH), name=name, caption=caption, alt=caption)
@@ -109,7 +110,8 @@ def _functions(sheet: Sheet, cases: Study) -> None:
         sheet.table(
             columns,
             rows.function_rows(case),
-            caption="Heads with each function, on every text",
+            caption="Heads with each function, on every text, beyond what heads of a random network do; beside them "
+            "those of another random network, by the same rule",
             name=f"functions-{case.name}",
             right=("heads", "of", "random network"),
         )
@@ -171,6 +173,16 @@ def _pruning(sheet: Sheet, cases: Study) -> None:
             caption="Survivors by function, beside a draw of as many heads from all that read text",
             name=f"survivors-{case.name}",
             right=(*columns, "by chance", "95% of draws"),
+        )
+        columns = ("heads left", "function", "heads", "left", "by chance", "95% of draws")
+        sheet.table(
+            columns,
+            rows.survivor_function_rows(case),
+            caption="Every function apart: how many heads that read text have it, how many of them are left, and how "
+            "many a draw of as many heads would leave (hypergeometric). A head with several functions counts in each.",
+            name=f"survivor-functions-{case.name}",
+            right=[column for column in columns if column != "function"],
+            fold="Survivors by each function",
         )
         stacks = rows.stack_rows(case)
         if stacks:

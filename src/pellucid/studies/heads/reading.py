@@ -15,7 +15,7 @@ from pellucid.collect.sweep import sweep
 from pellucid.corpus import Corpus
 from pellucid.heads import HeadFunctions, functions, head_collectors
 from pellucid.reading import view_with
-from pellucid.studies.heads.tables import LINKS, SPECIALISED, Drawn, Links, Profile, best_of, beyond_random, slim
+from pellucid.studies.heads.tables import LINKS, SPECIALISED, Drawn, Links, Profile, slim
 
 if TYPE_CHECKING:
     from pellucid.collect.found import Found
@@ -52,11 +52,11 @@ def all_functions(model: Model, randoms: Sequence[Model], texts: Mapping[str, Co
     for name, corpus in texts.items():
         own, first, second = (read_text(each, corpus) for each in (model, *randoms))
         made.sweeps[name] = own, first
-        made.functions[name] = slim(functions(own), TABLES)
-        best, other = best_of(functions(first)), functions(second)
-        counts = dict(Counter(label for labels in other.labels.values() for label in labels))
-        left = sum(bool(labels & set(SPECIALISED)) for labels in beyond_random(other, best).values())
-        made.random[name] = Drawn(counts, best, left)
+        best = functions(first).best
+        made.functions[name] = slim(functions(own).against(best), TABLES)
+        other = functions(second).against(best).labels.values()
+        counts = dict(Counter(label for labels in other for label in labels))
+        made.random[name] = Drawn(counts, best, sum(bool(set(labels) & set(SPECIALISED)) for labels in other))
     return made
 
 

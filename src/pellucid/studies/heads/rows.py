@@ -7,20 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from pellucid.heads.roles.function_rules import NONE, PHRASES
 from pellucid.report.html import Cell, interval, number
 from pellucid.studies import rules
 from pellucid.studies.heads.claims_layers import all_links, link_shares
 from pellucid.studies.heads.figures import NAMED
 from pellucid.studies.heads.tables import SPECIALISED, WAYS, Case
 from pellucid.studies.heads.verdicts import all_heads, functions_of, layer_of, reading_heads, stack_of
-from pellucid.uncertainty import jackknife
+from pellucid.uncertainty import jackknife, range_of_draws
 
 Array = np.ndarray[Any, Any]
 Rows = list[tuple[str | int | Cell, ...]]
 
 
 def function_rows(case: Case) -> Rows:
-    """For every text and function, how many heads have it, and how many of a random network."""
+    """For every text and function, how many heads have it beyond what heads of a random network do, and how many of
+    another random network have, by the same rule."""
     rows: Rows = []
     for text, found in case.functions.items():
         every = [label for own in found.labels.values() for label in own]
@@ -65,6 +67,23 @@ def survivor_rows(case: Case) -> Rows:
         expected = Cell("", None) if found.band is None else Cell(f"{found.chance:.1f}", found.chance)
         kept = [Cell(f"{value:.0%}".replace("-", "−"), float(value)) for value in case.curve.kept[:, at]]
         rows.append((count, *kept, len(left), len(left & special), expected, band))
+    return rows
+
+
+def survivor_function_rows(case: Case) -> Rows:
+    """At every point of the curve and for every function: heads that have it, those left, and a draw of as many."""
+    names, own = reading_heads(case), functions_of(case)
+    kinds = [name for name in PHRASES if any(name in labels for labels in own.values())]
+    groups = {kind: {name for name in names if kind in own[name]} for kind in kinds}
+    groups[NONE] = {name for name in names if not own[name]}
+    rows: Rows = []
+    for count in case.curve.counts[1:]:
+        left = set(case.pruning.survivors(count)) & set(names)
+        for kind, heads in groups.items():
+            low, high = range_of_draws(len(names), len(heads), len(left))
+            expected = len(left) * len(heads) / len(names)
+            cells = (len(heads), len(left & heads), Cell(f"{expected:.1f}", expected), f"{low} to {high}")
+            rows.append((count, kind, *cells))
     return rows
 
 

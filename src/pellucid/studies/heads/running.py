@@ -13,6 +13,7 @@ from typing import Any
 
 from pellucid.errors import listing
 from pellucid.heads import GateSettings, importance, measured, prune
+from pellucid.heads.pruning.curves import random_orders
 from pellucid.model import Model
 from pellucid.results import versions
 from pellucid.studies.claims import StudyError
@@ -28,6 +29,8 @@ RANDOM_SEED = 2
 KEEP = 0.95
 """The share of what a model is better than chance that the chosen point keeps."""
 ALL, RANDOM = "all heads", "as many at random"
+TRANSLATED = 3
+"""Random draws of heads that translate, too."""
 
 
 def compute(
@@ -152,13 +155,16 @@ def _gates(size: Size, seed: int) -> GateSettings:
 
 def _networks(pruning: Any, seed: int) -> dict[str, list[str]]:
     """The networks whose translations are compared, by the heads that are gone from each."""
-    import numpy as np
-
     names = [str(name) for name in pruning.table("gates").axes["head"]]
     left = set(pruning.survivors())
-    drawn = {names[at] for at in np.random.default_rng(seed).permutation(len(names))[: len(left)]}
+    drawn = {
+        f"{RANDOM} ({number})": set(order[: len(left)])
+        for number, order in enumerate(random_orders(names, TRANSLATED, seed), start=1)
+    }
     return {
         ALL: [],
-        f"{len(left)} heads": [name for name in names if name not in left],
-        RANDOM: [name for name in names if name not in drawn],
+        **{
+            name: [head for head in names if head not in kept]
+            for name, kept in {f"{len(left)} heads": left, **drawn}.items()
+        },
     }

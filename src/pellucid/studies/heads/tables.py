@@ -18,7 +18,7 @@ from pellucid.saving import write_file
 from pellucid.studies.claims import StudyError
 
 Array = np.ndarray[Any, Any]
-FORMAT = 1
+FORMAT = 2
 CASES = {
     "translate": "a translator",
     "lm": "a language model",
@@ -29,8 +29,6 @@ WAYS = ("gates", "importance", "random")
 """How heads are chosen on the way to fewer: by learned gates, the least important first, and in random orders."""
 SPECIALISED = ("positional", "syntactic", "rare words")
 """The functions of Voita et al. (2019)."""
-MARGIN = 0.1
-"""How much better than a random network a head must do what heads of that do, too."""
 LINKS = ("antecedent", "rival")
 DIGITS = 6
 """Significant digits of a number on disk."""
@@ -55,8 +53,8 @@ class Profile:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Functions in random networks: how many heads of one have each, the best score of heads of another that have it,
-    and how many heads of the first are specialised once they must beat that."""
+    """Functions in random networks: the best score of heads of one that have each, how many heads of another have it
+    once they must beat that, as those of the model must, and how many of them are specialised."""
 
     counts: Mapping[str, int]
     best: Mapping[str, float]
@@ -99,8 +97,8 @@ class Case:
     """All numbers of one model with its task.
 
     `facts` tell the model, its task, texts, sizes and versions; `functions` are those of the heads that read text, by
-    text; `random` are the same functions in random networks. `written` holds translations, {"source", "right",
-    "groups", and the network that wrote them: texts}, where there are any.
+    text, beyond what heads of a random network do; `random` are the same functions in random networks. `written` holds
+    translations, {"source", "right", "groups", and the network that wrote them: texts}, where there are any.
     """
 
     name: str
@@ -143,8 +141,8 @@ def read(path: str | Path) -> Case:
         told: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
         if told["study"] != "heads":
             raise KeyError("study")
-        if told["format"] > FORMAT:
-            raise StudyError(f"{str(place)!r} was written by a newer Pellucid; update.")
+        if told["format"] != FORMAT:
+            raise StudyError(f"{str(place)!r} was written by another version of Pellucid; compute the case again.")
         return Case(
             told["case"],
             told["facts"],
@@ -174,36 +172,6 @@ def read_cases(folder: str | Path) -> tuple[Case, ...]:
             "`pellucid study heads` made, or its runs."
         )
     return tuple(read(path) for path in found)
-
-
-def best_of(found: HeadFunctions) -> dict[str, float]:
-    """The best score of the heads that have each function."""
-    scores = _scores(found)
-    return {
-        name: max(scores[name, head] for head in found.heads(name))
-        for name in map(str, found.axes["measure"])
-        if found.heads(name)
-    }
-
-
-def beyond_random(found: HeadFunctions, best: Mapping[str, float]) -> dict[str, set[str]]:
-    """The functions of every head that has any: where heads of a random network have one too, only if it does it
-    `MARGIN` better than the `best` of them."""
-    scores = _scores(found)
-    return {
-        head: {name for name in labels if name not in best or scores[name, head] >= best[name] + MARGIN}
-        for head, labels in found.labels.items()
-    }
-
-
-def _scores(found: HeadFunctions) -> dict[tuple[str, str], float]:
-    """The score of every function and head."""
-    heads = [f"{layer}.{head}" for layer in found.axes["layer"] for head in found.axes["head"]]
-    return {
-        (str(name), head): float(score)
-        for name, scores in zip(found.axes["measure"], found.values, strict=True)
-        for head, score in zip(heads, scores.ravel(), strict=True)
-    }
 
 
 def slim(result: Any, tables: Sequence[str]) -> Any:

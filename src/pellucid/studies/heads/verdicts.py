@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.studies.heads.removing import LEAST
-from pellucid.studies.heads.tables import SPECIALISED, Case, beyond_random
+from pellucid.studies.heads.tables import SPECIALISED, Case
 
 Array = np.ndarray[Any, Any]
 VOITA = "Voita et al. 2019, in Sennrich's talk"
@@ -39,8 +39,8 @@ def reading_heads(case: Case) -> list[str]:
 def functions_of(case: Case) -> dict[str, frozenset[str]]:
     """The functions of every head that reads text, on any of the texts, beyond what heads of a random network do."""
     known: dict[str, set[str]] = {name: set() for name in reading_heads(case)}
-    for text, found in case.functions.items():
-        for name, labels in beyond_random(found, case.random[text].best).items():
+    for found in case.functions.values():
+        for name, labels in found.labels.items():
             whole = name if name in known else f"encoder.{name}"
             known[whole].update(labels)
     return {name: frozenset(labels) for name, labels in known.items()}

@@ -259,6 +259,22 @@ def neighbours(case: Case) -> Answer:
     return Answer(number, found, number.above())
 
 
+def followed_down(case: Case) -> Answer:
+    """Rollout agrees better than attention with what states react to, after the last layer."""
+    if "flow" not in case.curves:
+        return Answer(UNKNOWN, "not measured in this run", None)
+    curve = case.curves["flow"]
+    one, other = curve.rows.index("rollout"), curve.rows.index("attention")
+
+    def read(values: Array) -> float:
+        return float(values[one, -1] - values[other, -1])
+
+    number = number_of(curve, read, 0.0)
+    near = f"nearness alone {curve.row('nearness')[-1]:.2f}".replace("-", "−")
+    means = f"rollout {curve.values[one, -1]:.2f}, attention {curve.values[other, -1]:.2f}".replace("-", "−")
+    return Answer(number, f"{told(number)}; {means}, {near}", number.above())
+
+
 def farther(case: Case) -> Answer:
     """The neighbours' share falls over the layers."""
     curve, read = _mixed(case, "near", rise)

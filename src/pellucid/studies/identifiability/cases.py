@@ -27,7 +27,8 @@ class Size:
 
     Sentences that tokens are told in (`told`, a fifth of the documents) and whose attention is read (`read`); longer
     `passages` of up to so many `words`; sentences whose mixing is looked at (`mixed`), of at most `longest` words, by
-    `probes` random directions for each token; layers with perceptrons (0 leaves them out).
+    `probes` random directions for each token; layers with perceptrons (0 leaves them out); the first of the mixed
+    sentences in which maps of attention are compared (`followed`).
     """
 
     told: int
@@ -38,6 +39,7 @@ class Size:
     longest: int
     probes: int
     perceptrons: int
+    followed: int
 
 
 @dataclass(frozen=True)
@@ -52,23 +54,23 @@ class Scale:
         return next(size for limit, size in self.sizes.items() if parameters < limit * 1e6)
 
 
-_QUICK = Size(200, 40, 40, 100, 6, 14, 4, 1)
+_QUICK = Size(200, 40, 40, 100, 6, 14, 4, 1, 3)
 SCALES = {
     "full": Scale(
         "The whole study.",
         {
-            5: Size(1200, 400, 300, 120, 40, 20, 8, 2),
-            50: Size(800, 200, 160, 150, 30, 20, 8, 2),
-            float("inf"): Size(400, 60, 50, 150, 12, 14, 4, 1),
+            5: Size(1200, 400, 300, 120, 40, 20, 16, 2, 16),
+            50: Size(800, 200, 160, 150, 30, 20, 16, 2, 10),
+            float("inf"): Size(400, 60, 50, 150, 12, 14, 8, 1, 3),
         },
     ),
     "quick": Scale(
         "Small samples, to see the picture: wide intervals.",
-        {50: _QUICK, float("inf"): replace(_QUICK, read=20, passages=20, mixed=4)},
+        {50: _QUICK, float("inf"): replace(_QUICK, read=20, passages=20, mixed=4, followed=2)},
     ),
     "smoke": Scale(
         "A few generated sentences, to see that everything works: the numbers of this page mean little.",
-        {float("inf"): Size(50, 10, 16, 60, 2, 8, 2, 1)},
+        {float("inf"): Size(50, 10, 16, 60, 2, 8, 2, 1, 2)},
     ),
 }
 

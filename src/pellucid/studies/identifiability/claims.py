@@ -13,6 +13,7 @@ from pellucid.studies.identifiability.tables import Case
 BRUNNER = "Brunner et al. 2020"
 SLIDES = "Lee 2022, a talk on Brunner et al. 2020"
 BHARDWAJ = "Bhardwaj et al. 2021, in Lee 2022"
+ABNAR = "Abnar & Zuidema 2020"
 PASCUAL = "Pascual et al. 2021, in Lee 2022"
 
 
@@ -159,6 +160,14 @@ QUESTIONS = (
         PASCUAL,
         "from local attention to global aggregation",
         answers.farther,
+    ),
+    Question(
+        "Attention followed down to the input tells more than attention.",
+        "Rank correlation of rollout with what states react to after the last layer less that of the last layer's "
+        "attention: the interval lies above 0.",
+        ABNAR,
+        "rollout and flow agree better with ablation and gradients",
+        answers.followed_down,
     ),
 )
 """The claims, in the order of the page."""

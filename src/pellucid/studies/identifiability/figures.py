@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.studies.identifiability.measures import CEILING
 from pellucid.studies.identifiability.tables import Array, Case, Curve
 from pellucid.views.heads_compared import Band
 from pellucid.views.style import CHANCE, COLOURS, grid_lines, house_style, label_ticks, new_figure, settled
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 WIDTH = 9.2
 ACROSS = 3
 """Panels in a row."""
+Bounds = tuple[float, float | None]
 _GREY = ("--", ":", "-.")
 _TICKS = 8
 
@@ -33,19 +35,19 @@ class Panel:
     beside: Mapping[str, Array]
 
 
-def band(curve: Curve, read: Callable[[Array], Array], *, share: bool = True) -> Band:
-    """A line [places] read off a curve, with its interval over documents; that of a share ends at 0 and 1."""
+def band(curve: Curve, read: Callable[[Array], Array], *, bounds: Bounds = (0, 1)) -> Band:
+    """A line [places] read off a curve, with its interval over documents, which ends at its bounds."""
     values, found = read(curve.values), curve.interval(read)
     if found.low is None or found.high is None:
         return Band(values)
-    low, high = (np.clip(end, 0, 1 if share else None) for end in (found.low, found.high))
+    low, high = (np.clip(end, *bounds) for end in (found.low, found.high))
     return Band(values, low, high)
 
 
-def row(curve: Curve, name: str, *, share: bool = True) -> Band:
+def row(curve: Curve, name: str, *, bounds: Bounds = (0, 1)) -> Band:
     """One measure of a curve with its interval."""
     at = curve.rows.index(name)
-    return band(curve, lambda values: values[at], share=share)
+    return band(curve, lambda values: values[at], bounds=bounds)
 
 
 def lines(panels: Mapping[str, Panel], *, title: str, across: str, label: str) -> Figure:
@@ -88,12 +90,16 @@ def _draw(axes: Axes, panel: Panel) -> None:
 # -- the figures -------------------------------------------------------------------------------------------------------
 
 
+FREE = {"free": "free dimensions", "free_with_sum": "the same with weights that sum to one"}
+"""Dimensions of the null space, in words."""
+
+
 def null_space(cases: Sequence[Case]) -> Figure:
     """Dimensions in which attention may move, by the keys in sight."""
     panels = {
         f"{case.name}, heads {case.width} wide": Panel(
             _from(curve := case.curves["lengths"]),
-            {"free dimensions": row(curve, "free", share=False)},
+            {told: row(curve, name, bounds=(0, None)) for name, told in FREE.items() if name in curve.rows},
             {"keys in sight less the width": np.maximum(curve.row("sees") - case.width, 0)},
         )
         for case in cases
@@ -182,7 +188,8 @@ def mixing(cases: Sequence[Case], measure: str) -> Figure:
         curve = case.curves["mixing"]
         at = curve.rows.index(measure)
         first = 1 if measure == "near" else 0  # the input has nothing but its own
-        held = band(curve, lambda values, at=at, first=first: values[at, first:], share=measure != "reach")
+        bounds = (0, None if measure == "reach" else 1)
+        held = band(curve, lambda values, at=at, first=first: values[at, first:], bounds=bounds)
         beside = {"equal shares": curve.chance[at, first:]}
         if curve.random is not None:
             beside["random network"] = curve.random[at, first:]
@@ -196,10 +203,32 @@ def offsets(cases: Sequence[Case]) -> Figure:
     panels: dict[str, Panel] = {}
     for case in cases:
         curve = case.curves["offsets"]
-        last = len(curve.rows) - 1
-        kept = slice(1, -1)  # the ends hold all that is farther away
-        chosen = {"after the first layer": 1, "after the middle layer": (last + 1) // 2, "after the last layer": last}
-        held = {name: Band(curve.values[at, kept]) for name, at in chosen.items()}
-        panels[case.name] = Panel(curve.places[kept], held, {"equal shares": curve.chance[last, kept]})
+        held = {name: band(curve, lambda values, at=at: values[at]) for at, name in enumerate(curve.rows)}
+        panels[case.name] = Panel(curve.places, held, {"equal shares": curve.chance[-1]})
     title = "What stands so many tokens before (−) or after a token contributes to its state"
     return lines(panels, title=title, across="distance in tokens", label="share")
+
+
+FLOW = {
+    "attention": "attention",
+    "rollout": "rollout",
+    "flow": "flow",
+    "norms": "norms",
+    "norms_layernorm": "norms, residual and norm",
+    "attribution": "attribution",
+}
+"""Maps of attention in the figure, in words; those with the residual stream alone are nearly the last ones."""
+
+
+def flow(cases: Sequence[Case]) -> Figure:
+    """How maps of attention agree with what states react to, by layer."""
+    panels: dict[str, Panel] = {}
+    for case in cases:
+        if "flow" not in case.curves:
+            continue
+        curve = case.curves["flow"]
+        held = {told: row(curve, name, bounds=(-1, 1)) for name, told in FLOW.items() if name in curve.rows}
+        beside = {"nearness alone": curve.row("nearness"), "own token alone": curve.row("own token")}
+        panels[case.name] = Panel(curve.places, held, {**beside, "ceiling": curve.row(CEILING)})
+    title = "Maps of attention and what states react to, rank correlation by layer"
+    return lines(panels, title=title, across="layer", label="rank correlation")

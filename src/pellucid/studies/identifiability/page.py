@@ -35,8 +35,7 @@ def _reading(cases: Study, command: str | None) -> list[str]:
     judged = (
         "Every claim is judged on every model by a rule that is stated below the table. It stands where the interval "
         "of its number lies beyond chance or the limit, does not stand where it lies on the other side, and cannot be "
-        "told where they lie in the interval. Intervals leave out documents (of attention and tokens in ten groups, of "
-        "mixing one by one)."
+        "told where they lie in the interval. Intervals leave out documents, in up to ten groups."
     )
     known = (
         "A query of a causal model sees its prefix alone, so that the same text has fewer keys in sight. The random "
@@ -139,14 +138,33 @@ def _mixing(sheet: Sheet, cases: Study) -> None:
         name = f"mixing-{measure.replace(' ', '-')}"
         caption = f"{title}. Bands are intervals over documents."
         sheet.figure(figures.mixing(cases, measure), name=name, caption=caption, alt=title)
-    caption = "Mean contribution by distance; the token itself stands at 0. A causal model has nothing after it."
+    caption = (
+        "Mean contribution by distance; the token itself stands at 0. A causal model has nothing after it. Bands are "
+        "intervals over documents."
+    )
     sheet.figure(figures.offsets(cases), name="offsets", caption=caption, alt="contributions by distance")
     _numbers(sheet, cases, "mixing", "Mixing", None)
 
 
+def _flow(sheet: Sheet, cases: Study) -> None:
+    if not any("flow" in case.curves for case in cases):
+        sheet.text("These numbers were computed before maps of attention belonged to the study; compute them again.")
+        return
+    sheet.text(
+        "At every position the tokens in sight are ranked by a map of attention and by what the state reacts to, and "
+        "Spearman's correlation is averaged over positions. Chance is 0. Grey lines are maps that look at no weights, "
+        "and the most that any map could reach, since norms are estimated."
+    )
+    caption = (
+        "Bands are intervals over documents. Attribution is of what a model predicts, where it predicts one thing."
+    )
+    sheet.figure(figures.flow(cases), name="flow", caption=caption, alt="rank correlations by layer")
+    _numbers(sheet, cases, "flow", "Maps of attention", None)
+
+
 def _numbers(sheet: Sheet, cases: Study, name: str, title: str, measures: Sequence[str] | None) -> None:
     """Every number of a curve, folded."""
-    made = [row for case in cases for row in rows.curve_rows(case, case.curves[name], measures)]
+    made = [row for case in cases if name in case.curves for row in rows.curve_rows(case, case.curves[name], measures)]
     told = f"{title}: every number"
     sheet.table(_NUMBERS, made, caption=told, name=f"numbers-{name}", right=_RIGHT, fold=told)
 
@@ -164,6 +182,7 @@ _PAGE: StudyPage[Study] = StudyPage(
         "Attention that could be other": ("Whether weights are unique, and what they are without effect.", _attention),
         "Telling tokens from states": ("Whether a state still says which token it belongs to.", _tokens),
         "How far tokens mix": ("What every state reacts to: its own input, or that of other tokens.", _mixing),
+        "Maps of attention": ("Whether they rank tokens as the states react to them.", _flow),
     },
     _keep,
 )

@@ -1,4 +1,4 @@
-"""The study of identifiability: attention, tokens and mixing of several models, each written when it is finished.
+"""The study of identifiability: attention, tokens, mixing and flow of several models, each written when finished.
 
 Computing needs torch and transformers alone; `page` draws what lies in the folder.
 """
@@ -119,11 +119,18 @@ def _computed(name: str, model: Model, held: Texts, size: Size, facts: dict[str,
         model, held.mixed, sentences=size.mixed, probes=size.probes, seed=seed, progress=False
     )
     curves["mixing"], curves["offsets"] = measures.mixing_curve(mixed), measures.offset_curve(mixed)
+    say(f"{name}: maps of attention beside what states react to, {size.followed} of these sentences")
+    followed = identifiability.flow_agreement(
+        model, held.mixed, sentences=size.followed, probes=size.probes, seed=seed, progress=False
+    )
+    curves["flow"] = measures.flow_curve(followed)
     counts = {
         "tokens asked about": int(told.table("groups").columns["tokens"][:, 0, 0].sum())
         if "groups" in told.tables
         else 0,
         "tokens mixed": int(mixed.table("texts").columns["tokens"].sum()),
         "error of the norms": float(mixed.table("texts").columns["error"].mean()),
+        "not largest by half": float(mixed.table("directions").columns["not largest by half"][-1]),
+        "positions followed": int(followed.table("texts").columns["positions"].sum()),
     }
     return Case(name, {**facts, "counts": counts}, curves)

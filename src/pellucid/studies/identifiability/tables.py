@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,14 +15,20 @@ from pellucid.studies.claims import StudyError
 from pellucid.uncertainty import Interval, jackknife
 
 Array = np.ndarray[Any, Any]
-FORMAT = 1
+FORMAT = 2
 STUDY = "identifiability"
-DECIMALS = 7
+DECIMALS = 5
 """Decimals of a number on disk."""
-CURVES = ("sentences", "lengths", "depth", "tokens", "perceptrons", "mixing", "offsets")
+CURVES = ("sentences", "lengths", "depth", "tokens", "perceptrons", "mixing", "offsets", "flow")
 """What a model's file holds: attention on sentences by layer, on longer texts by the keys in sight, and by layer where
 more are in sight than heads are wide; tokens told from states by layer, with perceptrons at some; mixing by layer, and
-by distance."""
+by distance; and how maps of attention agree with what states react to, by layer."""
+
+
+ENDS = ("after the first layer", "after the middle layer", "after the last layer")
+"""The layers whose contributions by distance are kept."""
+NEAREST = 10
+"""The distances that are kept: up to so many tokens to either side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +85,7 @@ def write(case: Case, folder: Path) -> Path:
         "curves": {name: _plain(curve) for name, curve in case.curves.items()},
     }
     path = folder / file_name(case.name)
-    write_file(path, (json.dumps(told, ensure_ascii=False) + "\n").encode())
+    write_file(path, (json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
     return path
 
 
@@ -92,11 +98,32 @@ def read(path: str | Path) -> Case:
             raise KeyError("study")
         if told["format"] > FORMAT:
             raise StudyError(f"{str(place)!r} was written by a newer Pellucid; update.")
-        return Case(told["case"], told["facts"], {name: _curve(told["curves"][name]) for name in CURVES})
+        held = _migrated(told)
+        return Case(told["case"], told["facts"], {name: _curve(held[name]) for name in CURVES if name in held})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StudyError(
             f"{str(place)!r} holds no numbers of the study of identifiability ({error}); compute them again."
         ) from error
+
+
+def _migrated(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The curves of a file; one of the first format has offsets of all layers, and no maps of attention."""
+    held = {name: told["curves"][name] for name in CURVES if told["format"] > 1 or name != "flow"}
+    if told["format"] == 1:
+        last = len(held["offsets"]["rows"]) - 1
+        kept = [min(1, last), (last + 1) // 2, last]
+        own = held["offsets"]
+        near = nearest(own["places"])
+        held["offsets"] = {**own, "rows": ENDS, "places": [own["places"][at] for at in near]} | {
+            name: [[own[name][layer][at] for at in near] for layer in kept] for name in ("values", "chance")
+        }
+    return held
+
+
+def nearest(offsets: Sequence[Any]) -> list[int]:
+    """The places of the distances that are kept."""
+    written = [str(offset).replace("−", "-") for offset in offsets]
+    return [at for at, told in enumerate(written) if told.lstrip("-").isdigit() and abs(int(told)) <= NEAREST]
 
 
 def read_cases(folder: str | Path) -> tuple[Case, ...]:
@@ -112,9 +139,16 @@ def read_cases(folder: str | Path) -> tuple[Case, ...]:
 
 def _plain(curve: Curve) -> dict[str, Any]:
     return {
-        name: np.round(each.astype(float), DECIMALS).tolist() if isinstance(each, np.ndarray) else each
+        name: _short(np.round(each.astype(float), DECIMALS).tolist()) if isinstance(each, np.ndarray) else each
         for name, each in vars(curve).items()
     }
+
+
+def _short(numbers: Any) -> Any:
+    """Nested numbers, whole ones without decimals."""
+    if isinstance(numbers, list):
+        return [_short(each) for each in cast("list[Any]", numbers)]
+    return int(numbers) if numbers == int(numbers) else numbers
 
 
 def _curve(told: Mapping[str, Any]) -> Curve:

@@ -37,9 +37,10 @@ class Size:
 
     Sentences that neurons are ranked on and judged on (`read` of each), and that the model itself runs on without
     neurons (`modelled`); sites of the stream (`layers`), of those the ones on which rankings are compared
-    (`compared`), and blocks whose sub-layers are (`blocks`). Probes: at most `epochs`, `seeds` each; `draws` of
-    random neurons; `parts` of the documents that rankings are made of again; `groups` of them that the model runs on;
-    `held` words decide what Gaussians choose; classes have at least `fewest` words.
+    (`compared`), and blocks whose sub-layers are (`blocks`). Probes: at most `epochs`, `seeds` each; `draws` of random
+    neurons, and `shuffles` of all neurons, each of which gives three sets of random ones; `parts` of the documents that
+    rankings are made of again; `groups` of them that the model runs on; `held` words decide what Gaussians choose;
+    classes have at least `fewest` words.
     """
 
     read: int
@@ -50,6 +51,7 @@ class Size:
     epochs: int = 30
     seeds: int = 2
     draws: int = 3
+    shuffles: int = 2
     parts: int = 5
     groups: int = 6
     held: int = 1000
@@ -71,14 +73,14 @@ SCALES = {
     "quick": Scale(
         "quick",
         "Small samples, to see the picture within a minute: wide intervals.",
-        Size(120, 12, 3, compared=2, blocks=2, epochs=8, draws=1, parts=3, groups=2, held=200, fewest=12),
-        Size(60, 8, 3, compared=1, blocks=1, epochs=8, draws=1, parts=3, groups=2, held=200, fewest=12),
+        Size(120, 12, 3, compared=2, blocks=2, epochs=8, draws=1, shuffles=1, parts=3, groups=2, held=200, fewest=12),
+        Size(60, 8, 3, compared=1, blocks=1, epochs=8, draws=1, shuffles=1, parts=3, groups=2, held=200, fewest=12),
     ),
     "smoke": Scale(
         "smoke",
         "Few generated sentences, to see that everything works: no number of this page means much.",
-        Size(48, 6, 2, compared=1, blocks=1, epochs=3, draws=1, parts=3, groups=2, held=100, fewest=8),
-        Size(40, 4, 2, compared=1, blocks=1, epochs=4, draws=1, parts=3, groups=2, held=100, fewest=8),
+        Size(48, 6, 2, compared=1, blocks=1, epochs=3, draws=1, shuffles=1, parts=3, groups=2, held=100, fewest=8),
+        Size(40, 4, 2, compared=1, blocks=1, epochs=4, draws=1, shuffles=1, parts=3, groups=2, held=100, fewest=8),
     ),
 }
 

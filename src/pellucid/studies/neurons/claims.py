@@ -11,16 +11,13 @@ from pellucid.studies import rules
 from pellucid.studies.claims import CaseClaim, told
 from pellucid.studies.neurons.claims_across import across_claims
 from pellucid.studies.neurons.claims_methods import method_claims
-from pellucid.studies.neurons.measuring import FIRST, first_of
+from pellucid.studies.neurons.measuring import FIRST, SMALL, first_of
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, Case
-from pellucid.studies.neurons.verdicts import CLOSED, apart, count_near, relative, slide, total_of
+from pellucid.studies.neurons.verdicts import CLOSED, apart, beyond_draws, count_near, relative, slide, total_of
 from pellucid.studies.rules import Number
 
-SMALL, REDUNDANT, NEAR = 0.04, 0.15, 0.99
-"""Shares of neurons that are said to suffice for parts of speech, and for transfer; and of the accuracy of all that
-counts as the same."""
-SOME = 0.1
-"""A kind of neurons is there where it is at least a tenth."""
+REDUNDANT, NEAR = 0.15, 0.99
+"""The share of neurons that is said to suffice for transfer, and that of the accuracy of all that is the same."""
 
 
 def claims(cases: Sequence[Case]) -> list[CaseClaim]:
@@ -116,14 +113,15 @@ def _better_than_random(case: Case) -> CaseClaim:
     count = count_near(grid, SMALL, case.neurons)
     found = grid.at("top", count)
     last = grid.at("bottom", count)
+    draws = case.grids["draws pos"].values[0] if "draws pos" in case.grids else np.full(1, math.nan)
     return CaseClaim(
         "The selected neurons tell more than as many at random.",
         f"Accuracy of a probe trained on the first {SMALL:.0%} of the neurons alone: its interval lies above the mean "
-        "of as many neurons drawn at random.",
-        f"{count} neurons: {told(found, per_cent=True, against='random')}; last {told(last, per_cent=True)}".replace(
-            f", chance {last.chance:.0%}", ""
-        ),
-        found.above(),
+        "of as many neurons drawn at random, and the accuracy above that of every draw; it does not stand if both lie "
+        "below.",
+        f"{count} neurons: {told(found, per_cent=True, against='random')}, draws {draws.min():.1%} to "
+        f"{draws.max():.1%}; last {last.value:.0%}",
+        beyond_draws(found, found.value, draws),
         case.name,
         slide("Classification Performance"),
         "the difference reflects whether the selected neurons represent the concept",
@@ -235,22 +233,21 @@ def _exclusive(case: Case) -> CaseClaim:
     grid, total = case.grids["polysemy"], case.neurons
     assert grid.null is not None
     counts = np.round(grid.values[0] * total).astype(int)
-    serving = int(counts[1:].sum())
-    single = rules.share(int(counts[1]), serving, SOME)
-    both = rules.share(int(counts[2:].sum()), serving, SOME)
-    verdicts = {single.above(), both.above()}
+    serving, single = int(counts[1:].sum()), int(counts[1])
     even = float(grid.null[0, 2:].sum() / grid.null[0, 1:].sum())
+    number = rules.share(serving - single, serving, even)
     return CaseClaim(
-        "Some neurons are exclusive to one class, and some serve several.",
-        "Of the neurons that are among the first 2% of any class, both the share of those of one class alone and of "
-        f"those of several lie above {SOME:.0%} (Wilson's interval over neurons); it does not stand if one lies below.",
-        f"of {serving} neurons {told(single, per_cent=True, against='limit')} serve one class, "
-        f"{told(both, per_cent=True, against='limit')} several (at random {even:.0%})",
-        True if verdicts == {True} else False if False in verdicts else None,
+        "More neurons serve several classes than a random deal gives; the others are exclusive to one.",
+        "Of the neurons that are among the first 2% of any class, the share of those of several classes: Wilson's "
+        "interval over neurons lies above what as many first neurons drawn at random for every class give; it does not "
+        "stand if it lies below, where neurons are exclusive more often than by chance.",
+        f"of {serving} neurons {told(number, per_cent=True, against='random deal')} serve several classes, "
+        f"{single / serving:.0%} one alone",
+        number.above(),
         case.name,
         slide("Redundancy Analysis"),
         "some neurons are exclusive to a single label and some are polysemous (LSTM for names)",
-        both,
+        number,
     )
 
 

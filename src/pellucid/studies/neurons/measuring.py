@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pellucid import neurons
 from pellucid.collect.store import Store
 from pellucid.neurons import Ranking
 from pellucid.neurons.probing.material import Reading, kept
+from pellucid.neurons.ranking import overall_table
 from pellucid.studies import rules
 from pellucid.studies.neurons.cases import Setup
 from pellucid.studies.neurons.tables import BARS, STREAMED, Grid
@@ -21,6 +23,8 @@ from pellucid.studies.texts import sampled
 Array = np.ndarray[Any, Any]
 SHARES = (0.01, 0.04, 0.1, 0.15, 0.5)
 """Shares of the neurons that probes are trained on alone: the tutorial has 4, 10 and 15 per cent."""
+SMALL = 0.04
+"""The share of them that is said to be enough for parts of speech."""
 KEPT = (0.01, 0.02)
 """Smaller shares of the neurons that a probe reads alone, beside `FIRST`."""
 FIRST = 0.05
@@ -68,6 +72,23 @@ class Measuring:
         self.grids[f"where {concept}"] = Grid.of(neurons.distribution(ranking, first, seed=self.seed))
         self.numbers[f"depth {concept}"] = depth_of(ranking, first, self.opened.stream)
         return ranking
+
+    def random_sets(self, ranking: Ranking) -> None:
+        """Probes of the part of speech trained on as few neurons at random, set by set.
+
+        The first, the last and one draw of a shuffled order are three sets of random neurons.
+        """
+        dice, found = np.random.default_rng([self.seed, 23]), list[float]()
+        names, count = ranking.neurons, small_of(len(ranking.neurons))
+        for _ in range(self.size.shuffles):
+            score = dice.permutation(len(names)) + 1.0
+            shuffled = replace(ranking, tables={**ranking.tables, "overall": overall_table(names, score, null=None)})
+            anew = neurons.trained_anew(
+                self.judged, shuffled, concept=self.opened.concepts["pos"], sites=list(self.opened.stream),
+                counts=(count,), draws=1, epochs=self.size.epochs, fewest=self.size.fewest, seed=self.seed,
+            )  # fmt: skip
+            found += anew.values[:, 0].tolist()
+        self.grids["draws pos"] = Grid((str(count),), tuple(range(len(found))), np.array([found]))
 
     def shapes(self, ranking: Ranking) -> None:
         """How many neurons each class takes, and how many classes a neuron serves."""
@@ -172,6 +193,11 @@ class Measuring:
 def first_of(total: int) -> int:
     """How many of so many neurons are the first ones."""
     return max(4, round(FIRST * total))
+
+
+def small_of(total: int) -> int:
+    """How many of so many neurons are said to be enough for parts of speech."""
+    return max(1, round(SMALL * total))
 
 
 def _kept(total: int) -> tuple[int, ...]:

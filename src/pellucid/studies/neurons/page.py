@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pellucid.errors import listing
 from pellucid.report.sheet import Sheet
 from pellucid.studies.neurons import figures, rows
 from pellucid.studies.neurons.claims import NEAR, SMALL, claims
@@ -167,6 +168,9 @@ def _methods(sheet: Sheet, cases: Study) -> None:
         name="faithful",
         right=(*columns, *beside),
     )
+    without = [case.model for case in cases if case.facts["task"] is None]
+    if without:
+        sheet.note(f"{listing(without)}: {rows.NO_TASK}")
     sheet.table(
         ("model", "task", "score", "as it is", "without random neurons", "sentences"),
         rows.task_rows(cases),

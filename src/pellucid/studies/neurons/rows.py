@@ -16,6 +16,11 @@ from pellucid.studies.neurons.verdicts import CLOSED
 from pellucid.studies.rules import Number
 
 Rows = list[tuple[str | int | Cell, ...]]
+NO_TASK = (
+    "it has no language-modelling or tagging head, only the vectors of words, so that there is no answer of its own "
+    "that removing neurons could make worse; its rankings are judged by a probe alone."
+)
+"""Why a model has no row on what it loses."""
 
 
 def per_cent(value: float) -> Cell:

@@ -87,6 +87,7 @@ def _computed(name: str, model: str, opened: Setup, scale: Scale, asked: Asked, 
             ranking = found.sets(concept)
             if concept == "pos":
                 found.shapes(ranking)
+                found.random_sets(ranking)
         found.sub_layers()
         step(f"ranking {', '.join(opened.compared)}")
         rankings = found.rankings()

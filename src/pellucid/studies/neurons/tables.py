@@ -97,9 +97,10 @@ class Case:
     """All numbers of one model: facts (the model, texts, sizes), grids and single numbers, by name.
 
     Grids: `layers CONCEPT` and `probe CONCEPT` (accuracy and controls), `anew CONCEPT` (probes of the first neurons
-    alone), `where CONCEPT` and `sub-layers` (first neurons by site), `spread` (neurons that each class takes),
-    `polysemy`, `in probe METHOD` (the first neurons alone), `loss METHOD` and `accuracy METHOD` of the model's own task
-    (without them, by document group), the same of `class CLASS`, `agreement`, `stability METHOD`, `experts`.
+    alone), `draws pos` (the same of sets of random neurons), `where CONCEPT` and `sub-layers` (first neurons by site),
+    `spread` (neurons that each class takes), `polysemy`, `in probe METHOD` (the first neurons alone), `loss METHOD` and
+    `accuracy METHOD` of the model's own task (without them, by document group), the same of `class CLASS`, `agreement`,
+    `stability METHOD`, `experts`.
     """
 
     name: str

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pellucid.studies import rules
 from pellucid.studies.claims import told
 from pellucid.studies.neurons.tables import METHODS, Array, Case, Grid
 from pellucid.studies.rules import UNKNOWN, Number, resampled
@@ -44,6 +45,15 @@ def apart(one: Number, other: Number) -> Number:
             return Number(value, 0.0)
         squares += ((number.high - number.low) / 2) ** 2
     return Number(value, 0.0, value - math.sqrt(squares), value + math.sqrt(squares))
+
+
+def paired(differences: Array, *, seed: int = 0) -> Number:
+    """The mean of differences [pairs] beside where it lies if the sign of each is a coin's."""
+    if len(differences) < 2 * rules.FEWEST:
+        return UNKNOWN
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(rules.DRAWS, len(differences)))
+    low, high = np.quantile(signs @ differences / len(differences), [(1 - rules.LEVEL) / 2, (1 + rules.LEVEL) / 2])
+    return Number(float(differences.mean()), 0.0, band=(float(low), float(high)))
 
 
 def count_near(grid: Grid, share: float, total: int) -> int:

@@ -1,0 +1,180 @@
+"""`pellucid neurons compare`: how far rankings agree, how stable they are, and what they say of classes and layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pellucid.cli import _corpus as corpora
+from pellucid.cli import _options as options
+from pellucid.cli._careful import careful
+from pellucid.cli._groups import spread
+from pellucid.cli._neuron_results import OptionalCorpus, Out, give, reading
+from pellucid.cli._print import console
+from pellucid.cli._sweeping import Running
+from pellucid.cli.neurons import Methods, Pooling, Seed, SitesOption, group
+from pellucid.errors import PellucidError, listing
+
+if TYPE_CHECKING:
+    from pellucid.corpus import Corpus
+    from pellucid.model import Model
+    from pellucid.neurons import Ranking
+    from pellucid.results import Result
+
+COMPARE = """Examples: pellucid neurons compare ranked/probeless ranked/iou -o compared ; pellucid neurons compare
+--model zoo:tagger --corpus grammar:300 --concept upos --method probeless --method iou --method precision --parts 4 ;
+pellucid neurons compare one-model/precision other-model/precision"""
+RESULT = "result.json"
+USUAL = ("probeless", "selectivity", "iou", "precision")
+"""Methods that are compared unless some are named: those that need one pass."""
+
+
+def register(app: typer.Typer) -> None:
+    group(app).command(name="compare", epilog=COMPARE)(spread(compare))
+
+
+def compare(
+    rankings: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RANKING…]", help="Folders of saved rankings, or folders that hold some."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Rank with this model now, instead of saved rankings.")] = None,
+    corpus: OptionalCorpus = None,
+    concept: Annotated[str | None, typer.Option(help="The concept to rank for, as in `pellucid neurons rank`.")] = None,
+    method: Methods = None,
+    sites: SitesOption = None,
+    top: Annotated[int, typer.Option(min=1, help="Neurons that count as the first ones.")] = 50,
+    cls: Annotated[str | None, typer.Option("--class", help="Compare the orders of this class.")] = None,
+    bar: Annotated[float, typer.Option(help="Average precision from which a neuron is an expert.")] = 0.9,
+    parts: Annotated[
+        int, typer.Option(min=0, help="With --model: rank so many disjoint parts of the documents too; 0: none.")
+    ] = 4,
+    pooling: Pooling = "mean",
+    seed: Seed = 0,
+    out: Out = None,
+    *,
+    shape: corpora.CorpusShape,
+    opening: options.Opening,
+    json: options.Json = False,
+) -> None:
+    """Compare rankings: agreement, a vote, stability over documents, layers, classes per neuron, experts.
+
+    Agreement and the vote need rankings of the same neurons; shares of experts, those by average precision.
+    """
+    from pellucid.saving import check_free
+
+    if out is not None:
+        check_free(out)
+    if bool(rankings) == (model is not None):
+        raise PellucidError("Give folders of saved rankings, or --model, --corpus and --concept to rank now; not both.")
+    with careful():
+        if model is None:
+            found = saved(rankings or [])
+            again = {name: each for name, each in _by_method(found).items() if len(each) > 1}
+        else:
+            if corpus is None or concept is None:
+                raise PellucidError("Ranking with --model needs --corpus and --concept too.")
+            found, again = _ranked(
+                opening.open(model), shape.open(corpus), concept, method or list(USUAL), parts,
+                sites=sites, pooling=pooling, seed=seed,
+            )  # fmt: skip
+        made = compared(found, again, top=top, cls=cls, bar=bar, seed=seed)
+    about = f"{len(found)} rankings compared: {listing(found, most=20)}."
+    models = dict.fromkeys(each.provenance.models[0]["name"] for each in found.values())
+    give(made, out, json, model=" and ".join(models), about=about)
+
+
+def saved(folders: list[Path]) -> dict[str, Ranking]:
+    """Saved rankings by the end of their path that tells them apart; a folder may hold several."""
+    from pellucid.neurons import Ranking
+    from pellucid.results import Result
+
+    places: list[Path] = []
+    for folder in folders:
+        held = [folder] if (folder / RESULT).is_file() else sorted(each.parent for each in folder.glob(f"*/{RESULT}"))
+        if not held:
+            raise PellucidError(f"There is no saved ranking in {str(folder)!r}; make one with neurons rank -o.")
+        places += held
+    found = {place: Result.load(place) for place in places}
+    kept = {place: each for place, each in found.items() if isinstance(each, Ranking)}
+    others = [str(place) for place in folders if place in found and place not in kept]
+    if others or not kept:
+        raise PellucidError(
+            f"{listing(others) or 'What was given'} is no ranking; rankings are what neurons rank saves."
+        )
+    short = {place: place.name for place in kept}
+    if len(set(short.values())) < len(short):
+        short = {place: "-".join(place.resolve().parts[-2:]) for place in kept}
+    if len(set(short.values())) < len(short):
+        raise PellucidError(f"Two rankings are called {listing(short.values())}; give each once.")
+    return {short[place]: each for place, each in kept.items()}
+
+
+def _ranked(
+    model: Model, corpus: Corpus, concept: str, methods: list[str], parts: int, **settings: Any
+) -> tuple[dict[str, Ranking], dict[str, list[Ranking]]]:
+    """Rankings of all documents by method, and those of disjoint parts of them (without a control model each)."""
+    from pellucid.neurons import RANKINGS, rank
+
+    how = {**settings, **reading(model, methods, Running(), "window")}
+    found = rank(model, corpus, concept=concept, methods=methods, **how)
+    if parts < 2:
+        return found, {}
+    streamed = any(RANKINGS[name].gather is not None for name in methods)
+    again = [
+        rank(model, corpus.shard(part, parts), concept=concept, methods=methods, control=not streamed, **how)
+        for part in range(parts)
+    ]
+    return found, {name: [each[name] for each in again] for name in found}
+
+
+def _by_method(found: Mapping[str, Ranking]) -> dict[str, list[Ranking]]:
+    """Saved rankings by one method, of the same neurons and concept and each of another text."""
+    groups: dict[tuple[object, ...], dict[str, Ranking]] = {}
+    for each in found.values():
+        text = str(each.provenance.corpus.get("fingerprint"))
+        groups.setdefault((each.method, each.concept, each.neurons), {})[text] = each
+    return {str(key[0]): list(texts.values()) for key, texts in groups.items() if len(texts) > 1}
+
+
+def compared(
+    found: Mapping[str, Ranking],
+    again: Mapping[str, list[Ranking]],
+    *,
+    top: int,
+    cls: str | None,
+    bar: float,
+    seed: int,
+) -> dict[str, Result]:
+    """All that several rankings tell; what a ranking cannot tell is left out with a word."""
+    from pellucid import neurons
+
+    made: dict[str, Result] = {}
+    few = min(top, *(len(each.neurons) for each in found.values()))
+    same = len({each.neurons for each in found.values()}) == 1
+    if len(found) > 1 and same:
+        made["agreement"] = neurons.agreement(found, k=few, cls=cls)
+        made["vote"] = neurons.vote(found, cls=cls)
+    elif len(found) > 1:
+        _left_out("agreement", "the rankings are of different neurons")
+    for name, rankings in again.items():
+        made[f"{name}-stability"] = neurons.stability(rankings, counts=(5, 10, 20, few), seed=seed)
+    for name, each in found.items():
+        made[f"{name}-where"] = neurons.distribution(each, few, cls=cls, seed=seed)
+        made[f"{name}-spread"] = neurons.spread(each)
+        if len(each.classes) > 1:
+            try:
+                made[f"{name}-polysemy"] = neurons.polysemy(each, min(few, max(1, len(each.neurons) // 50)))
+            except PellucidError as error:
+                _left_out(f"classes per neuron of {name}", str(error))
+    precise = {name: each for name, each in found.items() if each.method == "precision"}
+    if precise:
+        made["experts"] = neurons.expert_share(precise, bar=bar)
+    return made
+
+
+def _left_out(what: str, reason: str) -> None:
+    console(stderr=True).print(f"Left out: {what}: {reason}", markup=False)

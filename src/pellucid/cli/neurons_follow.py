@@ -1,0 +1,100 @@
+"""`pellucid neurons follow`: how neurons move, word by word, through sentences built from templates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pellucid.cli import _options as options
+from pellucid.cli._groups import spread
+from pellucid.cli._neuron_results import Out, give
+from pellucid.cli._print import console, print_table
+from pellucid.cli.neurons import group
+from pellucid.cli.neurons_compare import saved
+from pellucid.errors import PellucidError
+
+if TYPE_CHECKING:
+    from pellucid.neurons import Trajectories
+
+FOLLOW = """Examples: pellucid neurons follow zoo:lm --neuron resid.3:17 --stimuli number ;
+pellucid neurons follow zoo:lm --ranking ranked/probeless --top 3 --stimuli negation -o moves ; pellucid neurons follow
+zoo:lm --neuron neurons.1:4 --template "one: the / dog|cat / sleeps" --template "many: the / dogs|cats / sleep" """
+SLOTS = "/"
+"""What stands between the slots of a template on the command line."""
+
+
+def register(app: typer.Typer) -> None:
+    group(app).command(name="follow", epilog=FOLLOW.strip())(spread(follow))
+
+
+def follow(
+    model: options.ModelArgument,
+    neuron: Annotated[list[str] | None, typer.Option(help="A neuron, as neurons.3:17 (may be repeated).")] = None,
+    ranking: Annotated[Path | None, typer.Option(help="A saved ranking, whose first neurons are followed.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Neurons of the ranking.")] = 4,
+    cls: Annotated[str | None, typer.Option("--class", help="The class of the ranking (default: overall).")] = None,
+    stimuli: Annotated[
+        list[str] | None,
+        typer.Option(help="number, negation or intensifiers (may be repeated; default: all three)."),
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(help='Sentences of your own, two kinds or more: "KIND: slot / slot", | between alternatives.'),
+    ] = None,
+    out: Out = None,
+    *,
+    opening: options.Opening,
+    json: options.Json = False,
+) -> None:
+    """Follow neurons through sentences that differ in one thing: the mean at each word, beside all kinds together."""
+    from pellucid.neurons import trajectories
+    from pellucid.neurons.judging.trajectories import TEMPLATES
+    from pellucid.saving import check_free
+
+    if out is not None:
+        check_free(out)
+    if template and stimuli:
+        raise PellucidError("Give --stimuli that are built in, or a --template for each kind of your own; not both.")
+    names = list(neuron or [])
+    if ranking is not None:
+        found = next(iter(saved([ranking]).values()))
+        names += found.top(min(top, len(found.neurons)), cls)
+    if not names:
+        raise PellucidError("Name the neurons to follow (--neuron neurons.3:17), or a saved --ranking.")
+    own = {"templates": _kinds(template)} if template else {name: name for name in stimuli or TEMPLATES}
+    opened = opening.open(model)
+    made = {name: trajectories(opened, names, kinds) for name, kinds in own.items()}
+    give(made, out, json, model=model, about="How neurons move through sentences built from templates.", tell=_print)
+
+
+def _kinds(templates: list[str]) -> dict[str, list[list[str]]]:
+    """The sentences of every kind, from `KIND: slot / slot`."""
+    from pellucid.neurons.judging.trajectories import sentences
+
+    found: dict[str, list[list[str]]] = {}
+    for text in templates:
+        kind, colon, slots = text.partition(":")
+        if not colon or not kind.strip() or not slots.strip() or kind.strip() in found:
+            raise PellucidError(f'{text!r} is no new kind of sentence; write "KIND: slot / slot", each kind once.')
+        found[kind.strip()] = sentences([slot.strip() for slot in slots.split(SLOTS)])
+    return found
+
+
+def _print(name: str, result: Trajectories) -> None:
+    """One table for each neuron: the mean at every word of every kind."""
+    words = result.table("words").columns["word"]
+    kinds = [str(kind) for kind in result.axes["stimulus"]]
+    for at, neuron in enumerate(result.axes["measure"]):
+        means = result.values[at]  # [kind, position]
+        rows = [
+            [
+                place + 1,
+                *(f"{words[kind, place]} {means[kind, place]:.3f}" for kind in range(len(kinds))),
+                f"{means[:, place].max() - means[:, place].min():.3f}",
+            ]
+            for place in range(means.shape[1])
+        ]
+        print_table(["word", *kinds, "apart"], rows, title=f"{name}: {neuron}", right=["apart"])
+    console().print(f"interval: {result.resampled}")

@@ -1,0 +1,38 @@
+"""Scores drawn again within their intervals: what is made of a ranking's order has the ranking's own uncertainty."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from pellucid.neurons.ranking import Ranking
+from pellucid.results import Array
+from pellucid.uncertainty import t_quantile
+
+BOUNDS = "scores drawn within their bounds over"
+"""How results that were made of such draws begin to tell what was resampled."""
+
+
+def quantile_of(resampled: str, *, level: float = 0.95) -> float:
+    """How many standard deviations half an interval is wide: t's, with one degree of freedom less than groups."""
+    told = re.match(r"(\d+) (?:of \d+ )?\w+ groups", resampled)
+    return t_quantile((1 + level) / 2, int(told[1]) - 1) if told and int(told[1]) > 1 else 1.96
+
+
+def deviations(ranking: Ranking, cls: str | None) -> Array | None:
+    """The standard deviation of every neuron's score, [neuron], from its interval; None where there is none."""
+    if cls is None:
+        columns = ranking.overall.columns
+        ends = (columns["low"], columns["high"]) if "low" in columns else None
+    elif ranking.low is None or ranking.high is None:
+        ends = None
+    else:
+        place = ranking.place("class", cls)
+        ends = ranking.low[place], ranking.high[place]
+    return None if ends is None else (ends[1] - ends[0]) / 2 / quantile_of(ranking.resampled)
+
+
+def redrawn(scores: Array, deviation: Array, dice: np.random.Generator) -> Array:
+    """Sizes of scores, each drawn from a normal law about it."""
+    return np.abs(scores + deviation * dice.normal(size=scores.shape))

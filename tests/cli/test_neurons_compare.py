@@ -1,0 +1,135 @@
+"""`pellucid neurons compare`, `search` and `follow`: what is written and printed of a model whose answers are known."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from pellucid import neurons
+from pellucid.results import Result
+from tests.neurons import planted
+
+CORPUS = ["--corpus", "grammar:40:3"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("model") / "tagger"
+    planted.network().save_pretrained(place)
+    planted.tokenizer().save_pretrained(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory):
+    """Saved rankings of a text by two methods, and of half of it by one."""
+    place = tmp_path_factory.mktemp("rankings")
+    few = planted.corpus().take(40)
+    for name, text, methods in (("all", few, ["probeless", "precision"]), ("half", few.shard(0, 2), ["precision"])):
+        found = neurons.rank(planted.model(), text, concept="upos", methods=methods,
+                             sites="neurons.0", control=False, progress=False)  # fmt: skip
+        for method, ranking in found.items():
+            ranking.save(place / f"{name}-{method}")
+    return place
+
+
+def test_saved_rankings_are_compared(cli, ranked, tmp_path):
+    out = tmp_path / "out"
+    code, printed, told = cli("neurons", "compare", ranked, "--top", "10", "-o", out)
+    assert code == 0, told
+    names = {"all-precision", "all-probeless", "half-precision"}
+    made = {place.parent.name: Result.load(place.parent) for place in out.glob("*/result.json")}
+    assert {"agreement", "vote", "precision-stability", "experts"} <= set(made)
+    assert "probeless-stability" not in made  # one text alone
+    assert {f"{name}-{part}" for name in names for part in ("where", "spread", "polysemy")} <= set(made)
+    loaded = {name: Result.load(ranked / name) for name in sorted(names)}
+    assert np.array_equal(made["agreement"].values, neurons.agreement(loaded, k=10).values)
+    assert made["vote"].top(3) == neurons.vote(loaded).top(3)
+    assert set(made["experts"].axes["model"]) == {"all-precision", "half-precision"}
+    page = (out / "neurons.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == len(made)
+    assert "[agreement]" in printed
+
+
+def test_methods_are_compared_on_parts_of_the_documents(cli, folder):
+    line = ["neurons", "compare", "--model", folder, *CORPUS, "--concept", "upos", "--sites", "neurons.0"]
+    code, printed, told = cli(*line, "--method", "probeless", "--method", "selectivity", "--parts", "3", "--json")
+    assert code == 0, told
+    made = json.loads(printed)
+    assert made["probeless-stability"]["provenance"]["arguments"]["rankings"] == 3
+    assert made["agreement"]["axes"]["first"] == ["probeless", "selectivity"]
+    assert "probeless-stability" not in json.loads(cli(*line, "--parts", "0", "--json")[1])
+
+
+def test_rankings_of_other_neurons_have_no_agreement(cli, ranked, tmp_path):
+    other = neurons.rank(planted.model(), planted.corpus().take(30), concept="upos", methods="precision",
+                         sites="neurons.1", control=False, progress=False)  # fmt: skip
+    other["precision"].save(tmp_path / "other")
+    code, printed, told = cli("neurons", "compare", ranked / "all-precision", tmp_path / "other", "--json")
+    assert code == 0
+    assert "Left out: agreement: the rankings are of different neurons" in told
+    assert "experts" in json.loads(printed)
+
+
+def test_neurons_are_searched_in_other_models(cli, folder, tmp_path):
+    other = shutil.copytree(folder, tmp_path / "other")
+    line = ["neurons", "search", folder, "--with", other, *CORPUS, "--sites", "neurons.0"]
+    code, printed, told = cli(*line, "--score", "maxcorr", "--score", "svcca", "-o", tmp_path / "out")
+    assert code == 0, told
+    found = Result.load(tmp_path / "out" / "maxcorr")
+    alive = found.values[0] > 0
+    assert found.values[0][alive] == pytest.approx(1, abs=1e-4)  # the same model again
+    assert "random model" in found.tables
+    assert "likes in other models (MaxCorr)" in printed
+    page = (tmp_path / "out" / "neurons.html").read_text(encoding="utf-8")
+    assert "neurons.0:direction 0" in page
+    assert "found in" in page
+
+
+def test_neurons_are_followed_through_templates(cli, folder, tmp_path):
+    name = planted.names()["NOUN"]
+    words = [word for word, tag in planted.tags_of_words().items() if tag in ("NOUN", "VERB") and word.isalpha()]
+    nouns = [word for word in words if planted.tags_of_words()[word] == "NOUN"][:2]
+    verbs = [word for word in words if planted.tags_of_words()[word] == "VERB"][:2]
+    kinds = ["--template", f"noun: the / {'|'.join(nouns)}", "--template", f"verb: the / {'|'.join(verbs)}"]
+    code, printed, told = cli("neurons", "follow", folder, "--neuron", name, *kinds, "-o", tmp_path / "out")
+    assert code == 0, told
+    found = Result.load(tmp_path / "out" / "templates")
+    first, second = found.values[0]
+    assert first[0] == pytest.approx(second[0])
+    assert first[1] > second[1] + 0.5
+    assert name in printed
+    saved = neurons.rank(planted.model(), planted.corpus().take(20), concept="upos=NOUN", sites="neurons.0",
+                         control=False, progress=False)["probeless"]  # fmt: skip
+    saved.save(tmp_path / "ranked")
+    line = ["neurons", "follow", folder, "--ranking", tmp_path / "ranked", "--top", "2", "--stimuli", "negation"]
+    code, printed, told = cli(*line, "--json")
+    assert code == 0, told
+    assert json.loads(printed)["negation"]["axes"]["measure"] == saved.top(2)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["compare"], "Give folders of saved rankings, or --model"),
+        (["compare", "--model", "x"], "needs --corpus and --concept"),
+        (["compare", "nothing"], "no saved ranking in 'nothing'"),
+        (["search", "MODEL", "--with", "MODEL", *CORPUS, "--score", "pwcca"], "no search by pwcca; there are maxcorr"),
+        (["follow", "MODEL"], "Name the neurons to follow"),
+        (
+            ["follow", "MODEL", "--neuron", "neurons.0:3", "--stimuli", "colour"],
+            "no stimuli 'colour'; there are number",
+        ),
+        (["follow", "MODEL", "--neuron", "neurons.0:999"], "there is no neuron 999"),
+        (["follow", "MODEL", "--neuron", "neurons.0:3", "--template", "no kind"], "'no kind' is no new kind"),
+    ],
+)
+def test_refusals_are_one_sentence(cli, folder, line, said):
+    code, printed, told = cli("neurons", *(str(folder) if word == "MODEL" else word for word in line))
+    assert code == 2
+    assert not printed
+    assert said in told
+    assert "Traceback" not in told
