@@ -14,6 +14,7 @@ from pellucid.cli._print import console, print_table
 from pellucid.cli.neurons import group
 from pellucid.cli.neurons_compare import saved
 from pellucid.errors import PellucidError
+from pellucid.written import number
 
 if TYPE_CHECKING:
     from pellucid.neurons import Trajectories
@@ -91,8 +92,8 @@ def _print(name: str, result: Trajectories) -> None:
         rows = [
             [
                 place + 1,
-                *(f"{words[kind, place]} {means[kind, place]:.3f}" for kind in range(len(kinds))),
-                f"{means[:, place].max() - means[:, place].min():.3f}",
+                *(f"{words[kind, place]} {number(float(means[kind, place]))}" for kind in range(len(kinds))),
+                number(float(means[:, place].max() - means[:, place].min())),
             ]
             for place in range(means.shape[1])
         ]

@@ -43,7 +43,8 @@ def heat_map(result: Result, *, measures: Sequence[str] | None = None, width: fl
                 continue
             at = kept[place]
             _panel(figure, axes, values[at], None if null is None else null[at])
-            axes.set_title(names[at], parse_math=False)
+            if "measure" in result.axes:
+                axes.set_title(names[at], parse_math=False)
             label_ticks(axes.yaxis, result.axes[rows], 8)
             label_ticks(axes.xaxis, result.axes[columns], 8)
             axes.set_xlabel(columns if place + across >= len(kept) else "")
