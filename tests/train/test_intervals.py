@@ -16,6 +16,7 @@ from pellucid.corpus import Corpus, Sentence
 from pellucid.train import train
 from pellucid.train.intervals import in_groups, intervals
 from pellucid.train.preparing import prepare
+from pellucid.uncertainty import over_documents
 from tests.train.test_loop import TEXT, tiny
 
 
@@ -64,6 +65,17 @@ def test_the_score_itself_is_in_the_middle_and_large_groups_weigh_more() -> None
     assert sum(found["accuracy"]) / 2 == pytest.approx(0.25)
     even, _ = told([Part(1.0, 0.5, 9), Part(2.0, 0.9, 9), Part(1.5, 0.7, 9)], {"loss": 3.0, "accuracy": 0.25})
     assert found["loss"][1] - found["loss"][0] < even["loss"][1] - even["loss"][0]
+
+
+def test_unequal_groups_are_those_of_their_items() -> None:
+    parts = [Part(1.0, 0.5, 5), Part(2.0, 0.9, 20), Part(1.5, 0.7, 60), Part(1.2, 0.1, 15)]
+    items = np.repeat([each.accuracy for each in parts], [each.size for each in parts])
+    documents = [str(number) for number, each in enumerate(parts) for _ in range(each.size)]
+    mean, wanted = over_documents(items, documents)
+    assert wanted.low is not None
+    assert wanted.high is not None
+    found, _ = told(parts, {"loss": 1.0, "accuracy": float(mean)})
+    assert found["accuracy"] == pytest.approx((float(wanted.low), float(wanted.high)))
 
 
 def test_one_group_has_no_interval() -> None:
