@@ -50,6 +50,15 @@ def test_a_ranking_is_judged_on_other_documents(cli, folder):
     assert prints["ranking"] != prints["anew"] == prints["model"] == prints["layers"]
 
 
+def test_a_single_document_cannot_be_halved(cli, folder, tmp_path):
+    line = ["neurons", "evaluate", folder, "--corpus", "grammar:4", "--concept", "upos", "-o", tmp_path / "out"]
+    code, printed, told = cli(*line)
+    assert (code, printed) == (2, "")
+    assert "has a single document" in told
+    assert len(told.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
 def test_several_methods_are_judged_as_asked(cli, folder, tmp_path):
     few = ["--corpus", "grammar:90:3", "--sites", "neurons.0", "--epochs", "4", "--concept", "upos", "--draws", "1"]
     asked = ["--method", "probeless", "--method", "selectivity", "--count", "3", "--count", "9", "--class", "NOUN"]

@@ -150,7 +150,13 @@ def evaluate(
     chosen = _ways(ways)
     if out is not None:
         check_free(out)
-    read, opened = shape.open(corpus), opening.open(model)
+    read = shape.open(corpus)
+    if next(iter(read.shard(1, 2)), None) is None:
+        raise PellucidError(
+            f"{read.name} has a single document, and rankings are made on one half of the documents and judged on the "
+            "other; give a text with several."
+        )
+    opened = opening.open(model)
     methods = method or ["probeless"]
     with careful():
         found = rank(
