@@ -43,13 +43,13 @@ def heat_map(result: Result, *, measures: Sequence[str] | None = None, width: fl
                 continue
             at = kept[place]
             _panel(figure, axes, values[at], None if null is None else null[at])
-            if "measure" in result.axes:
-                axes.set_title(names[at], parse_math=False)
+            axes.set_title(names[at], parse_math=False)
             label_ticks(axes.yaxis, result.axes[rows], 8)
             label_ticks(axes.xaxis, result.axes[columns], 8)
             axes.set_xlabel(columns if place + across >= len(kept) else "")
             axes.set_ylabel(rows if place % across == 0 else "")
-        figure.suptitle(result.title, fontsize=10)
+        if "measure" in result.axes:  # else it is the title of the only panel
+            figure.suptitle(result.title, fontsize=10)
         notes = [f"▸ {result.chance}"] if null is not None else []
         notes += [f"zero everywhere: {', '.join(empty)}"] if empty else []
         figure.supxlabel("        ".join(notes), fontsize=7.5, color=NOTE, parse_math=False)
