@@ -148,7 +148,7 @@ def test_frequent_words_are_counted(folder):
 
 
 def test_the_page_is_small(folder):
-    assert (folder / "report.html").stat().st_size < 1_200_000
+    assert (folder / "report.html").stat().st_size < 1_000_000
 
 
 def test_a_page_of_32_by_32_heads_is_small_too(tmp_path):

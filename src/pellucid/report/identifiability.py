@@ -106,25 +106,8 @@ def show_tokens(sheet: Sheet, result: TokenIdentifiability) -> None:
     _phrases(sheet, result)
 
 
-def show_mixing(sheet: Sheet, result: TokenMixing) -> None:
-    """Curves by layer, and the profile by distance."""
-    sheet.result(result, name="mixing")
-    assert result.null is not None
-    shown = {"own": "a token's own share, last layer", "not largest": "tokens with a larger contributor, last layer"}
-    for measure, label in shown.items():
-        at = result.place("measure", measure)
-        sheet.highlight(
-            label,
-            share(float(result.values[at, -1])),
-            chance=f"equal shares {share(float(result.null[at, -1]))}",
-        )
-    sheet.figure(
-        result.plot(width=WIDTH),
-        name="mixing",
-        caption=f"Chance: {result.chance}. Interval: {result.resampled}.",
-        alt="A curve over layers for every measure.",
-    )
-    _by_layer(sheet, result, "mixing")
+def _by_distance(sheet: Sheet, result: TokenMixing) -> None:
+    """What stands so many tokens away, after every layer."""
     table = result.table("offsets")
     layers = table.axes["layer"]
     ends = [table.columns.get(name) for name in ("low", "high")]
@@ -148,6 +131,29 @@ def show_mixing(sheet: Sheet, result: TokenMixing) -> None:
         right=right,
         fold="By distance",
     )
+
+
+def show_mixing(sheet: Sheet, result: TokenMixing, *, distances: bool = True) -> None:
+    """Curves by layer, and the profile by distance where there is room for it."""
+    sheet.result(result, name="mixing")
+    assert result.null is not None
+    shown = {"own": "a token's own share, last layer", "not largest": "tokens with a larger contributor, last layer"}
+    for measure, label in shown.items():
+        at = result.place("measure", measure)
+        sheet.highlight(
+            label,
+            share(float(result.values[at, -1])),
+            chance=f"equal shares {share(float(result.null[at, -1]))}",
+        )
+    sheet.figure(
+        result.plot(width=WIDTH),
+        name="mixing",
+        caption=f"Chance: {result.chance}. Interval: {result.resampled}.",
+        alt="A curve over layers for every measure.",
+    )
+    _by_layer(sheet, result, "mixing")
+    if distances:
+        _by_distance(sheet, result)
     error = float(result.table("texts").columns["error"].mean())
     how = f"estimated from random directions, each off by about {error:.1%}" if error else "exact"
     sheet.note(f"Norms of derivatives are {how}.")

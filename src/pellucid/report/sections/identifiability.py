@@ -208,7 +208,7 @@ def _mixing(sheet: Sheet, subject: Subject) -> None:
         seed=subject.seed,
         progress=False,
     )
-    show_mixing(sheet, result)
+    show_mixing(sheet, result, distances=False)
 
 
 SECTION = Section(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pellucid.collect.found import Found
     from pellucid.neurons import NeuronReading, NeuronSurvey, Ranking
 
-SENTENCES, ABLATED, SHOWN, DRAWS = 150, 30, 3, 4
+SENTENCES, ABLATED, SHOWN, DRAWS = 150, 30, 1, 4
 """Sentences that are read again, those on which neurons are removed, neurons that are told in full, and random neurons
 of the same site that are removed beside each."""
 LEAST, NAMED, FEWEST = 5, 6, 20
@@ -54,9 +54,9 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
     except PellucidError as error:
         sheet.text(f"Single neurons could not be read on this text: {error}")
         return
-    sheet.heading("A few neurons in full")
-    by = "tell a part of speech best, each another" if ranking is not None else "one word moves most, each another"
-    sheet.text(f"The hidden units that {by}, read on the first {SENTENCES} sentences.")
+    sheet.heading("One neuron in full")
+    by = "tells a part of speech best" if ranking is not None else "one word moves most"
+    sheet.text(f"The hidden unit that {by}, read on the first {SENTENCES} sentences.")
     sheet.result(reading, name="single_neurons")
     for name in names:
         own = Sheet(sheet.folder, sheet.command)
@@ -102,8 +102,8 @@ def _read(subject: Subject, text: Any, names: list[str], ranking: Ranking | None
     from pellucid.neurons import effects, read
 
     concept = None if ranking is None else concepts.LABEL
-    reading = read(subject.model, text, neurons=names, concept=concept, cut=0.5, seed=subject.seed, long="window",
-                   progress=False)  # fmt: skip
+    reading = read(subject.model, text, neurons=names, concept=concept, contexts=6, words=8, texts=1, cut=0.5,
+                   seed=subject.seed, long="window", progress=False)  # fmt: skip
     few, _ = _effects(subject)
     if not few:
         return reading
