@@ -49,7 +49,8 @@ def by_hand(setting, bins):
 
 @pytest.mark.parametrize("cuts", [(), (40, 41, 150)])
 def test_counts_are_those_by_hand(cuts, monkeypatch):
-    monkeypatch.setattr(class_histograms, "_ROWS", 48)  # several blocks, none of which ends with a batch
+    monkeypatch.setattr(class_histograms, "_ROWS", (48, 48))  # several blocks, none of which ends with a batch
+    monkeypatch.setattr(class_histograms, "_AT_ONCE", 40)  # a few rows at a time
     view, setting = swept(
         ClassHistograms(tuple(WIDTHS), label="tag", bins=31), cuts
     )  # an odd number: medians lie inside a bin

@@ -73,13 +73,14 @@ def test_words_themselves_are_a_label():
     np.testing.assert_allclose(view.means("neurons.0")[3], rows["neurons.0"][3::5].mean(0), atol=1e-6)
 
 
-def test_more_rows_and_values_than_fit_at_once(monkeypatch):
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_more_rows_and_values_than_fit_at_once(monkeypatch, covariance):
     monkeypatch.setattr("pellucid.collect.sums.BLOCK", 50)
     monkeypatch.setattr("pellucid.collect.classes.BLOCK", 50)
-    monkeypatch.setattr("pellucid.collect.classes._ROWS", 7)
+    monkeypatch.setattr("pellucid.collect.classes._AT_ONCE", 100)  # several parts, none of which ends with a value
     rows = rows_of(whole=True)
     labels = [f"v{place * place % 30 + 30 * (place // 40):03d}" for place in range(COUNT)]  # new ones to the end
-    collector = ClassMoments(SITES, label="tag", covariance="full")
+    collector = ClassMoments(SITES, label="tag", covariance=covariance)
     view = collector.view(shard(collector, SETTING, batches_of(rows, (20, 120), labels=labels)), SETTING)
     for value in sorted(set(labels)):
         own = rows["resid.0"][[label == value for label in labels]]

@@ -114,7 +114,7 @@ class Again:
 
     def _gathered(self, collectors: Any) -> States:
         """The states of all shards, merged as every sweep merges them, but in memory alone."""
-        tree = Tree(collectors, len(self._shards), None, small=_ALL)
+        tree = Tree(collectors, len(self._shards), None, room=_ALL)
         try:
             for shard, sentences in self._shards:
                 tree.put(0, shard.index, self._runner.shard(shard, sentences))

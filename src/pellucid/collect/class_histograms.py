@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
 _COMMON = ("centre", "scale", "unlabelled")
 _APART = ("group_n", "group_counts")
-_ROWS = 4096
-"""Rows whose bins gather before they are counted."""
+_GATHERED = 1 << 27
+"""Bytes of bins that gather before they are counted: to count few rows costs as much as to count many."""
+_ROWS = 1 << 10, 1 << 15
+"""The fewest and the most rows that gather."""
 _PILOT = 512
 """Rows of the pilot that fix the grid."""
 _INSIDE = 1 - 2.0**-20
 """Keeps the largest values inside the last bin, however float32 rounds them."""
-_AT_ONCE = 64
-"""Rows put into bins at a time, and units counted at a time, so that both stay in a CPU's cache."""
+_AT_ONCE = 1 << 18
+"""Numbers put into bins at a time, so that they stay in a CPU's cache."""
+_UNITS = 64
+"""Units counted at a time, so that their counts stay there too."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +158,9 @@ class _Counting(Accumulator):
         self._over = torch.from_numpy((1 / scale.astype(np.float64)).astype(np.float32)).to(device)
         self._less = -torch.from_numpy(np.array(centre)).to(device) * self._over
         self._half = torch.tensor(collector.bins / 2, device=device)
-        self._bins = torch.empty(_ROWS, columns.total, dtype=torch.uint8, device=device)
-        self._codes = np.zeros(_ROWS, np.int64)
+        self._room = int(np.clip(_GATHERED // max(1, columns.total), *_ROWS))
+        self._bins = torch.empty(self._room, columns.total, dtype=torch.uint8, device=device)
+        self._codes = np.zeros(self._room, np.int64)
         self._values = Values(collector.label)
         self._grouped: dict[str, tuple[int, Array]] = {}
         self._group, self._filled = -1, 0
@@ -169,33 +174,44 @@ class _Counting(Accumulator):
         chosen, codes = self._values.of(batch)
         start = 0
         while start < len(chosen):
-            count = min(_ROWS - self._filled, len(chosen) - start)
+            count = min(self._room - self._filled, len(chosen) - start)
             self._put(batch, chosen[start : start + count])
             self._codes[self._filled : self._filled + count] = codes[start : start + count]
             self._filled += count
             start += count
-            if self._filled == _ROWS:
+            if self._filled == self._room:
                 self._flush()
 
     def _put(self, batch: WordBatch, rows: Array) -> None:
         """The bins of some rows into the buffer, a few at a time, sites side by side."""
-        half, begin = self._collector.bins / 2, self._filled
+        whole = len(rows) == rows[-1] - rows[0] + 1
+        chosen = None if whole else torch.from_numpy(rows).to(self._device)
 
         def fill(number: int) -> None:
             place, values = self._columns.slices[number], batch.rows[self._columns.keys[number]]
-            for start in range(0, len(rows), _AT_ONCE):
-                some = rows[start : start + _AT_ONCE]
-                whole = some[-1] - some[0] + 1 == len(some)
-                part = values[int(some[0]) : int(some[-1]) + 1] if whole else values[some.tolist()]
-                z = torch.addcmul(self._less[place], part, self._over[place])
-                where = z.div_(z.abs().add_(1))
-                if not bool(torch.isfinite(where.sum())):
-                    column = place.start + int((~torch.isfinite(where)).any(0).nonzero()[0, 0])
-                    raise SweepError(not_finite(self._columns, column))
-                room = self._bins[begin + start : begin + start + len(some), place]
-                room.copy_(torch.add(self._half, where, alpha=half * _INSIDE))  # the cast cuts off the fraction
+            some = values[int(rows[0]) : int(rows[-1]) + 1] if chosen is None else values.index_select(0, chosen)
+            room = self._bins[self._filled : self._filled + len(rows), place]
+            self._bin(some, place, room)
 
         side_by_side(fill, range(len(self._columns.keys)))
+
+    def _bin(self, values: Tensor, place: slice, room: Tensor) -> None:
+        """The bins of the values [rows, units] of one site; the same memory serves all parts, as new one is slow."""
+        less, over, most = self._less[place], self._over[place], self._collector.bins / 2 * _INSIDE
+        step = max(1, _AT_ONCE // max(1, values.shape[1]))
+        shape = min(step, len(values)), values.shape[1]
+        above, below = values.new_empty(shape), values.new_empty(shape)
+        whole = torch.empty(shape, dtype=torch.int32, device=values.device)
+        for start in range(0, len(values), step):
+            part = values[start : start + step]
+            z, size = above[: len(part)], below[: len(part)]
+            torch.addcmul(less, part, over, out=z)
+            torch.abs(z, out=size).add_(1)
+            where = torch.addcdiv(self._half, z, size, value=most, out=z)
+            if not bool(torch.isfinite(where.sum())):
+                column = place.start + int((~torch.isfinite(where)).any(0).nonzero()[0, 0])
+                raise SweepError(not_finite(self._columns, column))
+            room[start : start + len(part)] = whole[: len(part)].copy_(where)  # the cast cuts off the fraction
 
     def _flush(self) -> None:
         """Counts what has gathered: one number for unit, value and bin together, and how often each occurs."""
@@ -206,12 +222,12 @@ class _Counting(Accumulator):
         codes = torch.from_numpy(dense * self._collector.bins).to(self._device, torch.int32)[:, None]
 
         def count(start: int) -> None:
-            units = slice(start, min(start + _AT_ONCE, self._columns.total))
+            units = slice(start, min(start + _UNITS, self._columns.total))
             found = self._counted(units, codes, len(present))
             for place, code in enumerate(present.tolist()):
                 self._counts[code, units] += found[:, place]
 
-        side_by_side(count, range(0, self._columns.total, _AT_ONCE))
+        side_by_side(count, range(0, self._columns.total, _UNITS))
         self._filled = 0
 
     def _counted(self, units: slice, codes: Tensor, values: int) -> Array:

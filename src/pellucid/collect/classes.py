@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 COVARIANCES = ("none", "diagonal", "full")
 _COMMON = ("shift", "unlabelled")
 """Arrays of a state that hold for all values."""
-_ROWS = 128
-"""Rows, sorted by value, that are summed by one product: so its cost does not grow with the number of values."""
+_AT_ONCE = 1 << 18
+"""Numbers of rows, sorted by value, that are summed by one product: they stay in a CPU's cache, and the cost of the
+product does not grow with the number of values."""
 
 
 @dataclass(frozen=True)
@@ -243,15 +244,21 @@ class _ClassSums(_ByClass):
             return
         self.grow(len(self.values))
         order = np.argsort(codes, kind="stable")
-        codes = codes[order]
-        parts = [self._part(chosen[order[start : start + _ROWS]], codes[start : start + _ROWS]) for start in
-                 range(0, len(codes), _ROWS)]  # fmt: skip
+        chosen, codes = chosen[order], codes[order]
+        steps = {width: min(len(codes), _AT_ONCE // max(1, width) + 1) for width in self.columns.widths}
+        parts = {step: [self._part(chosen[start : start + step], codes[start : start + step]) for start in
+                 range(0, len(codes), step)] for step in set(steps.values())}  # fmt: skip
 
         def add(number: int) -> None:
-            rows, place = batch.rows[self.columns.keys[number]], self.columns.slices[number]
-            shift = torch.from_numpy(self.shift[place]).to(self.device)
-            for hot, where, some in parts:
-                away = rows.index_select(0, some).sub_(shift)
+            rows, place, width = (
+                batch.rows[self.columns.keys[number]],
+                self.columns.slices[number],
+                self.columns.widths[number],
+            )
+            shift, step = torch.from_numpy(self.shift[place]).to(self.device), steps[width]
+            room = rows.new_empty(step, width)
+            for hot, where, some in parts[step]:
+                away = torch.index_select(rows, 0, some, out=room[: len(some)]).sub_(shift)
                 self.sums["sum"][where, place] += (hot @ away).double()
                 if "square" in self.sums:
                     self.sums["square"][where, place] += (hot @ away.square_()).double()

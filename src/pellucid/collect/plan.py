@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 KEPT_WORDS = 50_000
 """Distinct words whose counts are kept."""
+KEPT_TOKENS = 1 << 18
+"""Tokens whose encodings planning keeps for the pass that follows: some 20 MB."""
 _AT_ONCE = 512  # sentences tokenized together
+Encodings = list[list["Encoded"]]
+"""The first sentences of a corpus as each model reads them, by the number of the sentence."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +140,15 @@ def make_plan(
     shard_tokens: int,
     groups: int = GROUPS,
     mixed: bool = False,
+    keep: Encodings | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Plan:
     """Reads the corpus once, without running a model: shards of about `shard_tokens`, batches of at most `budget`.
 
-    Each batch lies in one of `groups` document groups, and so does each shard unless shards may be `mixed`.
+    Each batch lies in one of `groups` document groups, and so does each shard unless shards may be `mixed`. What is
+    encoded of the first `KEPT_TOKENS` goes into `keep`.
     """
-    sizes, counts, words = _measure(encoders, corpus, on_progress)
+    sizes, counts, words = _measure(encoders, corpus, keep, on_progress)
     if not len(sizes):
         raise SweepError(f"The corpus {corpus.name!r} is empty; there is nothing to sweep.")
     if not sizes.read:
@@ -175,7 +181,7 @@ def make_plan(
 
 
 def _measure(
-    encoders: Sequence[Encoder], corpus: Corpus, on_progress: Callable[[int], None]
+    encoders: Sequence[Encoder], corpus: Corpus, keep: Encodings | None, on_progress: Callable[[int], None]
 ) -> tuple[_Sizes, Counts, Counter[str]]:
     sizes, words = _Sizes(len(encoders)), Counter[str]()
     tally = Counter[str]()
@@ -204,6 +210,8 @@ def _measure(
             tally["missing_words"] += sum(one.missing for one in each)
             for place, one in enumerate(each):
                 tokens[place] += one.tokens
+            if keep is not None and sum(tokens) <= KEPT_TOKENS:
+                keep.append(each)
         on_progress(len(sizes))
     tally["documents"] -= tally["scattered"]
     return sizes, Counts(sentences=len(sizes), tokens=tuple(tokens), **tally), words

@@ -14,7 +14,7 @@ from torch import Tensor
 from pellucid.collect.collector import Accumulator, Collector, Setting, split_key
 from pellucid.collect.encode import Encoded, Encoder, Row, looked_at
 from pellucid.collect.job import Job
-from pellucid.collect.plan import PlannedBatch, Shard
+from pellucid.collect.plan import Encodings, PlannedBatch, Shard
 from pellucid.collect.sentence_rows import SentenceWords, is_whole
 from pellucid.collect.state import Array, State
 from pellucid.collect.words import WordBatch, Words, all_words
@@ -36,11 +36,14 @@ T = TypeVar("T")
 class Runner:
     """Runs shards of one job; holds the models.
 
-    With `keep`, what it has encoded stays, on the models' device, for the next time the same shards are run.
+    With `keep`, what it has encoded stays, on the models' device, for the next time the same shards are run. `encoded`
+    are the sentences at the beginning of the corpus that planning has encoded.
     """
 
-    def __init__(self, job: Job, models: Sequence[Model], *, keep: bool = False) -> None:
-        self.job, self.models = job, models
+    def __init__(
+        self, job: Job, models: Sequence[Model], *, keep: bool = False, encoded: Encodings | None = None
+    ) -> None:
+        self.job, self.models, self._encoded = job, models, encoded or []
         self.encoders = [Encoder(model, job.reading) for model in models]
         self.budget, self.halved = job.budget, 0
         self._rows, self._raw = _readers(job)
@@ -127,7 +130,7 @@ class Runner:
         batch = PlannedBatch((0,), tuple(each.longest for each in encoded))
         shard = Shard(0, 0, 1, 0, rows, encoded[0].tokens, "", (batch,))
         accumulators = {name: each.open(self.setting(name, shard)) for name, each in self.job.collectors.items()}
-        self._add(self._read(shard, [sentence]), batch, accumulators)
+        self._add(_Read(shard, [sentence], [{0: each} for each in encoded], np.zeros(1, np.int64)), batch, accumulators)
 
     def _read(self, shard: Shard, sentences: Sequence[Sentence], wanted: Sequence[int] | None = None) -> _Read:
         """A shard's sentences as every model reads them; only those at the wanted places, where that is enough."""
@@ -137,10 +140,14 @@ class Runner:
                 return self._kept.shards[shard.index]
             wanted = None
         chosen = range(len(sentences)) if wanted is None or reading.pooling == "all" else wanted
-        encoded = [
-            dict(zip(chosen, encoder.encode([sentences[place] for place in chosen]), strict=True))
-            for encoder in self.encoders
-        ]
+        if shard.first + len(sentences) <= len(self._encoded):
+            known = [self._encoded[shard.first + place] for place in chosen]
+            encoded = [dict(zip(chosen, each, strict=True)) for each in zip(*known, strict=True)]
+        else:
+            encoded = [
+                dict(zip(chosen, encoder.encode([sentences[place] for place in chosen]), strict=True))
+                for encoder in self.encoders
+            ]
         if reading.pooling == "all":
             sizes = [encoded[0][place].counting for place in chosen]
         else:

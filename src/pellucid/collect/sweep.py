@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import torch
 
 from pellucid.collect.collector import Collector, check_labels
 from pellucid.collect.encode import Encoder, Reading, looked_at
-from pellucid.collect.engines import Engine, Inline, default_workers, engine_of, team_of
+from pellucid.collect.engines import Engine, Inline, Tasks, default_workers, engine_of, team_of
 from pellucid.collect.found import (
     ABOUT,
     PILOTS,
@@ -28,7 +29,7 @@ from pellucid.collect.found import (
 )
 from pellucid.collect.job import Job, make_job, state_bytes
 from pellucid.collect.lock import locked
-from pellucid.collect.plan import Plan, make_plan, notes, read_shards
+from pellucid.collect.plan import Encodings, Plan, make_plan, notes, read_shards
 from pellucid.collect.progress import Progress, readable_bytes
 from pellucid.collect.runner import Runner
 from pellucid.collect.state import FORMAT, State, load_states, save_states, write_whole
@@ -40,6 +41,7 @@ from pellucid.uncertainty import GROUPS
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from pellucid.collect.plan import Shard
     from pellucid.corpus import Corpus, Sentence
 
 PLAN, NODES = "plan.json", "nodes"
@@ -97,19 +99,21 @@ def sweep(
                 return Found.load(place) if memory_limit is None else Found.load(place, memory_limit=memory_limit)
         about["threads"] = threads = threads_for(threads, chosen)
         stack.enter_context(using_threads(threads))
-        plan = _plan(place, opened, job, corpus, about, shard_tokens, shown)
-        pilots = _pilots(place, Runner(job, opened), plan, corpus)
-        job = replace(job, threads=threads, pilots=pilots)
+        keep = chosen.encoded if isinstance(chosen, Inline) else None
+        plan = _plan(place, opened, job, corpus, about, shard_tokens, keep, shown)
         tree = Tree(named, len(plan.shards), None if place is None else place / NODES, on_disk=on_disk)
         stack.callback(_tidy, tree, place)
+        missing = tree.missing()
+        tasks = read_shards(plan, corpus, missing)
+        pilots, tasks = _pilots(place, Runner(job, opened, encoded=keep), plan, tasks)
+        job = replace(job, threads=threads, pilots=pilots)
         if on_disk:
             job = replace(job, collectors={name: each.on_disk(tree.folder) for name, each in named.items()})
-        missing = tree.missing()
         done = sum(shard.tokens for shard in plan.shards) - sum(plan.shards[index].tokens for index in missing)
         _announce(shown, plan, job, f"{engine}, {_count(team_of(chosen), 'worker')}", done)
         shown.say(_room(size, len(plan.shards), on_disk))
         shown.begin("Sweeping", sum(shard.tokens for shard in plan.shards), done)
-        for shard in chosen.run(job, opened, read_shards(plan, corpus, missing), tree):
+        for shard in chosen.run(job, opened, tasks, tree):
             shown.advance(shard.tokens)
         return _finish(place, about, plan, tree, job, corpus)
 
@@ -119,15 +123,25 @@ def default_shard(job: Job, size: int) -> int:
     return max(4 * job.budget, min(1 << 20, size >> 14))
 
 
-def planned(models: Sequence[Model], job: Job, corpus: Corpus, shard_tokens: int, *, mixed: bool | None = None) -> Plan:
+def planned(
+    models: Sequence[Model],
+    job: Job,
+    corpus: Corpus,
+    shard_tokens: int,
+    *,
+    mixed: bool | None = None,
+    keep: Encodings | None = None,
+) -> Plan:
     """The plan of a job over a corpus, which is read once; a label that it lacks is refused.
 
     `mixed` lets a shard hold documents of several groups (default: where states are large, so that few are made).
+    What is encoded of the first sentences goes into `keep`.
     """
     encoders = [Encoder(model, job.reading) for model in models]
     groups = GROUPS if any(collector.grouped for collector in job.collectors.values()) else 1
     mixed = state_bytes(job) > LARGE if mixed is None else mixed
-    plan = make_plan(encoders, corpus, budget=job.budget, shard_tokens=shard_tokens, groups=groups, mixed=mixed)
+    sizes: dict[str, Any] = {"budget": job.budget, "shard_tokens": shard_tokens, "groups": groups, "mixed": mixed}
+    plan = make_plan(encoders, corpus, **sizes, keep=keep)
     check_labels(job.collectors.values(), plan.labels)
     return plan
 
@@ -210,6 +224,7 @@ def _plan(
     corpus: Corpus,
     about: dict[str, Any],
     shard_tokens: int,
+    keep: Encodings | None,
     shown: Progress,
 ) -> Plan:
     """The plan, from the folder where it was saved, or made by reading the corpus once."""
@@ -218,24 +233,27 @@ def _plan(
     if corpus.fingerprint is None and place is not None:
         shown.say(f"The corpus {corpus.name!r} has no fingerprint: if this sweep is stopped it cannot be resumed.")
     shown.begin(f"Reading {corpus.name}", None)
-    plan = planned(models, job, corpus, shard_tokens)
+    plan = planned(models, job, corpus, shard_tokens, keep=keep)
     if place is not None:
         write_whole(place / ABOUT, _json(about))  # first: a folder with anything else and no name is not ours
         write_whole(place / PLAN, plan.to_json().encode())
     return plan
 
 
-def _pilots(place: Path | None, runner: Runner, plan: Plan, corpus: Corpus) -> dict[str, State]:
-    """What the pilot found, from the folder or from the plan and a batch of the first shard."""
+def _pilots(place: Path | None, runner: Runner, plan: Plan, tasks: Tasks) -> tuple[dict[str, State], Tasks]:
+    """What the pilot found, from the folder or from the plan and a batch of the first shard; and all tasks again."""
     if place is not None and (place / PILOTS).is_file():
-        return load_states(place / PILOTS)
-    shard = next(shard for shard in plan.shards if shard.batches)
-    _, sentences = next(read_shards(plan, corpus, [shard.index]))
+        return load_states(place / PILOTS), tasks
+    opening: list[tuple[Shard, list[Sentence]]] = []
+    for shard, sentences in tasks:
+        opening.append((shard, sentences))
+        if shard.batches:
+            break
     told = {name: each.foreseen(plan.frequent) for name, each in runner.job.collectors.items()}
-    pilots = {name: state for name, state in told.items() if state is not None} | runner.pilot(shard, sentences)
+    pilots = {name: state for name, state in told.items() if state is not None} | runner.pilot(*opening[-1])
     if place is not None:
         save_states(place / PILOTS, pilots)
-    return pilots
+    return pilots, chain(opening, tasks)
 
 
 def _announce(shown: Progress, plan: Plan, job: Job, team: str, done: int) -> None:

@@ -15,14 +15,14 @@ from pellucid.saving import move_file
 
 Place = tuple[int, int]
 """Level and number of a node: node (l, i) covers the shards from i·2^l up to (i+1)·2^l."""
-_SMALL = 1 << 22  # bytes of a state that stays in memory where no folder was asked for
+_ROOM = 1 << 27  # bytes of nodes that wait in memory where no folder was asked for
 
 
 class Tree:
     """States of shards, merged two by two as soon as neighbours are there; what waits for its neighbour is on disk.
 
     With a `folder`, every node is written durably before it counts: whatever happens, a tree opened on the same folder
-    goes on from there. Without one, nodes of more than `small` bytes wait in a temporary folder, others in memory.
+    goes on from there. Without one, nodes of up to `room` bytes together wait in memory, others in a temporary folder.
     `on_disk` is for states larger than memory: all nodes are files, merged array by array, and the root stays one.
     """
 
@@ -32,10 +32,10 @@ class Tree:
         count: int,
         folder: Path | None,
         *,
-        small: int = _SMALL,
+        room: int = _ROOM,
         on_disk: bool = False,
     ) -> None:
-        self.collectors, self.count, self.durable, self._most = collectors, count, folder is not None, small
+        self.collectors, self.count, self.durable, self._room = collectors, count, folder is not None, room
         self.on_disk = on_disk
         self.folder = Path(tempfile.mkdtemp(prefix="pellucid-")) if folder is None else folder
         self._memory: dict[Place, States] = {}
@@ -72,9 +72,10 @@ class Tree:
                 left, right = (other, states) if place[1] % 2 == 0 else (states, other)
                 states = merge_states(self.collectors, left, right)
                 merged.append(place)
-        small = sum(state.bytes for state in states.values()) <= self._most
+        waiting = [node for place, node in self._memory.items() if place not in merged]
+        fits = sum(state.bytes for node in (*waiting, states) for state in node.values()) <= self._room
         files = self.durable or self.on_disk
-        if not files and (small or self._width(level) == 1):  # the root is asked for next
+        if not files and (fits or self._width(level) == 1):  # the root is asked for next
             self._memory[level, index] = states
         else:
             save_states(self.path(level, index), states, durable=self.durable)

@@ -52,6 +52,8 @@ def united(left: State, right: State, values: Sequence[str], name: str, other: A
 
     The values that an array goes by are the states' fact called `by`.
     """
+    if left.facts[by] == right.facts[by]:  # and so all of `values`
+        return left.arrays[name] + other
     number = {value: place for place, value in enumerate(values)}
     total = np.zeros((len(values), *left.arrays[name].shape[1:]), left.arrays[name].dtype)
     total[[number[value] for value in left.facts[by]]] = left.arrays[name]

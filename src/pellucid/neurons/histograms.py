@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,11 @@ class Binned:
     def counts(self) -> Array:
         """Words of every class, [class]."""
         return self.hist[:, 0].sum(1)
+
+    @cached_property
+    def total(self) -> Array:
+        """Words of all classes, [neuron, bin]."""
+        return self.hist.sum(0)
 
     @property
     def places(self) -> list[int]:
@@ -88,8 +94,8 @@ def ranking_from_histograms(
     view, keys = view_of(found, ClassHistograms, concept, sites)
     grouping = concept.grouped(view.label, view.values)
     neurons = tuple(name for key in keys for name in neuron_names(site_of(key), len(view.edges(key))))
-    scores, error = _all(view, keys, grouping, statistic)
-    nulls = [chance(binned(view, key, grouping), seed) for key in keys]
+    nulls: list[tuple[Array, Array]] = []
+    scores, error = _all(view, keys, grouping, statistic, see=lambda data: nulls.append(chance(data, seed)))
     null, overall_null = (np.concatenate([each[at] for each in nulls], axis=-1) for at in (0, 1))
     groups = {number: float(view.group(number).counts.sum()) for number in view.groups}
     again = [Again(_without(view, number, keys, grouping, statistic, scores), size) for number, size in groups.items()
@@ -119,14 +125,19 @@ def _all(
     grouping: Mapping[str, Sequence[int]],
     statistic: Statistic,
     side: Array | None = None,
+    see: Callable[[Binned], None] = lambda _: None,
 ) -> tuple[Scores, Array]:
-    """The scores of all sites side by side, at the ends whose signs [class, neuron] are given or else at the better."""
+    """The scores of all sites side by side, at the ends whose signs [class, neuron] are given or else at the better.
+
+    The histograms of every site are shown to `see`.
+    """
     made: list[tuple[Scores, Array]] = []
     start = 0
     for key in keys:
         data = binned(view, key, grouping)
         stop = start + data.hist.shape[1]
         made.append(statistic(data, None if side is None else side[:, start:stop]))
+        see(data)
         start = stop
     return joined([scores for scores, _ in made]), np.concatenate([error for _, error in made], axis=1)
 

@@ -108,26 +108,39 @@ def binned_overlap(data: Binned, side: Array | None = None, *, cut: Cut) -> tupl
 
 def binned_chance(data: Binned, seed: int, *, cut: Cut) -> tuple[Array, Array]:
     """What IoU is by chance, for one site's neurons."""
-    upper = _end(data, cut, lower=False).size
-    lower = _end(data, cut, lower=True).size if cut.ends == "both" else None
+    upper = _fired_on(data, cut, lower=False).size
+    lower = _fired_on(data, cut, lower=True).size if cut.ends == "both" else None
     return overlap_chance(upper, lower, data.counts, data.places, seed)
 
 
 @dataclass(frozen=True, eq=False)
 class _End:
-    """IoU at one end of the values, the most and least that it can be, [class, neuron], and words that neurons fire
-    on, [neuron]."""
+    """IoU at one end of the values, and the most and least that it can be, [class, neuron]."""
 
     value: Array
     most: Array
     least: Array
-    size: Array
 
 
-def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
+@dataclass(frozen=True, eq=False)
+class _Fired:
+    """Where neurons begin to fire, [neuron] each: the bin, the part of its words above, the words in the bins above it
+    and in itself."""
+
+    place: Array
+    part: Array
+    above: Array
+    inside: Array
+
+    @property
+    def size(self) -> Array:
+        """Words that neurons fire on, [neuron]."""
+        return self.above + self.part * self.inside
+
+
+def _fired_on(data: Binned, cut: Cut, *, lower: bool) -> _Fired:
     """The end is that of the last bins; for the lower one, bins are turned around."""
-    hist = data.hist[..., ::-1] if lower else data.hist  # [class, neuron, bin]
-    total = hist.sum(0)
+    total = data.total[:, ::-1] if lower else data.total
     above = np.cumsum(total[:, ::-1], axis=1)[:, ::-1] - total  # words in the bins after each, [neuron, bin]
     units, n = np.arange(total.shape[0]), int(data.counts.sum())
     if cut.quantile is not None:
@@ -139,19 +152,20 @@ def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
         place, part = _around(data.edges, float(cut.threshold or 0.0))
         if lower:
             place, part = total.shape[1] - 1 - place, 1 - part
-    own = hist[data.places]
-    later = np.cumsum(own[..., ::-1], axis=2)[..., ::-1] - own
-    known, doubt = (
-        later[:, units, place],
-        own[:, units, place],
-    )  # in bins after the cut, and in its bin, [class, neuron]
-    size, spread = above[units, place], total[units, place]
+    return _Fired(place, part, above[units, place], total[units, place])
+
+
+def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
+    fired = _fired_on(data, cut, lower=lower)
+    hist = data.hist[..., ::-1] if lower else data.hist  # [class, neuron, bin]
+    units, after = np.arange(hist.shape[1]), np.arange(hist.shape[2]) > fired.place[:, None]
+    known = np.einsum("cub,ub->cu", hist, after.astype(hist.dtype))[data.places]  # in bins after the cut
+    doubt = hist[:, units, fired.place][data.places]  # and in its bin, [class, neuron]
     counts = data.counts[data.places][:, None]
-    both = known + part * doubt
-    value = overlap(both, size + part * spread, counts)
-    most = overlap(known + doubt, size + doubt, counts)
-    least = overlap(known, size + spread - doubt, counts)
-    return _End(value, most, least, size + part * spread)
+    value = overlap(known + fired.part * doubt, fired.size, counts)
+    most = overlap(known + doubt, fired.above + doubt, counts)
+    least = overlap(known, fired.above + fired.inside - doubt, counts)
+    return _End(value, most, least)
 
 
 def _around(edges: Array, threshold: float) -> tuple[Array, Array]:
