@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pellucid.collect.collector import Collector
 
 MODULE = "benchmarks.neurons_streaming"
-BUDGET, SHARD_TOKENS = 2048, 65536
+BUDGET = 2048
 WORDS, GROWTH = 200_000, 1.15
 TARGETS = {"all": 1.3, "covariances": 1.6}
 WHAT = {
@@ -97,15 +97,20 @@ def measured(sites: str, words: int, rounds: int, threads: int) -> dict[str, Any
 
     from benchmarks.sweep_plain import plain_forward
     from pellucid import Model, sweep
+    from pellucid.collect.encode import Reading
+    from pellucid.collect.job import make_job
+    from pellucid.collect.sweep import default_shard
     from pellucid.neurons import iou, probeless, selectivity
 
     torch.set_num_threads(threads)
     corpus, model = text_of(words), Model.load(minilm(), device="cpu")
     told: dict[str, Any] = {"loaded": peak_memory()}
-    reading: dict[str, Any] = {"token_budget": BUDGET, "shard_tokens": SHARD_TOKENS, "long": "truncate"}
+    named = {collector.kind: collector for collector in collectors_for(sites)}
+    job = make_job([model], named, Reading(long="truncate"), token_budget=BUDGET)
+    batches: dict[str, Any] = {"shard_tokens": default_shard(job, [model]), "long": "truncate"}
 
     def swept() -> None:
-        found = sweep(model, corpus, collectors_for(sites), progress=False, **reading)
+        found = sweep(model, corpus, collectors_for(sites), progress=False, token_budget=BUDGET, **batches)
         for ranking in (probeless, iou, selectivity) if sites == "all" else ():
             ranking(found, concept="upos")
         told.setdefault("peak", peak_memory())
@@ -114,7 +119,7 @@ def measured(sites: str, words: int, rounds: int, threads: int) -> dict[str, Any
     if not rounds:
         swept()
         return told
-    forward, tokens = plain_forward(model, corpus, budget=BUDGET, shard_tokens=SHARD_TOKENS, long="truncate")
+    forward, tokens = plain_forward(model, corpus, budget=BUDGET, **batches)
     found = interleave({"sweep": timer(swept), "plain": timer(forward)}, rounds=rounds, warmup=0)
     assert tokens == told["tokens"]
     return {**told, **{name: [asdict(each) for each in samples] for name, samples in found.items()}}

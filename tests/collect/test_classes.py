@@ -142,8 +142,11 @@ def test_memory_is_limited_beforehand_and_as_values_appear(covariance):
     labels = [f"v{place}" for place in range(COUNT)]
     batches = batches_of(rows_of(), (80,), labels=labels)
     roomy = ClassMoments(SITES, label="tag", covariance=covariance)
-    one = shard(roomy, SETTING, batches_of(rows_of(), (), labels=["x"] * COUNT))
-    assert roomy.memory(SETTING, 1) == one.bytes
+    usual = shard(roomy, SETTING, batches_of(rows_of(), (), labels=[f"v{place % 16}" for place in range(COUNT)]))
+    assert roomy.memory(SETTING, 1) == usual.bytes  # as many values as labels usually have
+    asked = ClassMoments(SITES, label="tag=x", covariance=covariance)
+    two = shard(roomy, SETTING, batches_of(rows_of(), (), labels=[f"v{place % 2}" for place in range(COUNT)]))
+    assert asked.memory(SETTING, 1) == two.bytes
     states = [shard(roomy, SETTING, [batch]) for batch in batches]
     limit = states[0].bytes + 100
     tight = ClassMoments(SITES, label="tag", covariance=covariance, memory_limit=limit)

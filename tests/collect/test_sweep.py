@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -13,12 +14,15 @@ import numpy as np
 import pytest
 import torch
 
+from pellucid.collect.class_histograms import ClassHistograms
 from pellucid.collect.collector import Collector
+from pellucid.collect.encode import Encoder, Reading
 from pellucid.collect.found import ABOUT, STATES, Found
+from pellucid.collect.job import make_job
 from pellucid.collect.lock import locked
 from pellucid.collect.moments import Moments
 from pellucid.collect.plan import Plan, make_plan
-from pellucid.collect.sweep import sweep
+from pellucid.collect.sweep import default_shard, sweep
 from pellucid.collect.topk import TopContexts
 from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import OutOfMemory, PellucidError, SiteError, SweepError
@@ -397,3 +401,36 @@ def test_inputs_are_not_changed():
     sweep(reader("gpt2"), Corpus.of(sentences), wanted, **SMALL)
     assert sentences == copies
     assert wanted == [Moments("resid.0")]
+
+
+@pytest.mark.parametrize("share", [0, 0.4, 1])
+def test_what_planning_has_read_is_neither_read_nor_encoded_again(share, monkeypatch):
+    models, corpus = [reader("gpt2"), reader("bert")], stories(25)
+    whole = sweep(models, corpus, WANTED, **SMALL)
+    tokens = sum(whole.counts.tokens)
+    monkeypatch.setattr("pellucid.collect.plan.KEPT_TOKENS", int(share * tokens))
+    times = Counter[str]()
+    encode = Encoder.encode
+
+    def counted(self, sentences):
+        times.update(sentence.id for sentence in sentences)
+        return encode(self, sentences)
+
+    monkeypatch.setattr(Encoder, "encode", counted)
+    again = sweep(models, corpus, WANTED, **SMALL)
+    assert all(again.states[name].same(state) for name, state in whole.states.items())
+    once = [name for name, count in times.items() if count == len(models)]
+    assert len(once) == len(times) if share == 1 else not once if share == 0 else 0 < len(once) < len(times)
+
+
+def test_shards_grow_with_what_is_merged_and_shrink_with_what_is_run():
+    model = reader("gpt2")
+
+    def tokens(models: int, collector: Collector) -> int:
+        job = make_job([model], {"one": collector}, Reading(), token_budget=128)
+        return default_shard(job, [model] * models)
+
+    small, large = Moments("resid.0"), ClassHistograms("neurons.0", label="upos", bins=4)
+    assert tokens(1, small) < tokens(1, large) < 1 << 20
+    assert tokens(2, large) == pytest.approx(tokens(1, large) / 2, abs=1)
+    assert tokens(1000, small) == 4 * 128

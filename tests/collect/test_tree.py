@@ -260,6 +260,20 @@ def test_a_damaged_node_is_made_again(tmp_path, damage):
     assert same(again.root(), root_in_order(count))
 
 
+@pytest.mark.parametrize("room", [0, 16, 40, 1 << 20])
+def test_without_a_folder_nodes_wait_in_memory_while_there_is_room(room):
+    tree, count = Tree(NAMED, 8, None, room=room), 8  # a leaf has 16 bytes
+    for index in (0, 2, 4, 6):
+        tree.put(0, index, leaf(index))
+        files = len(list(tree.folder.iterdir()))
+        assert files == max(0, index // 2 + 1 - room // 16)
+    for index in (1, 3, 5, 7):
+        tree.put(0, index, leaf(index))
+    assert list(tree.folder.iterdir()) == []
+    assert same(tree.root(), root_in_order(count))
+    tree.close()
+
+
 def test_parts_of_files_are_swept_away(tmp_path):
     (tmp_path / "n").mkdir()
     (tmp_path / "n" / ".0-1.safetensors.77.part").write_bytes(b"half")

@@ -16,7 +16,7 @@ from torch import nn
 from pellucid.collect.collector import Collector, ModelFacts
 from pellucid.collect.encode import Reading, looked_at
 from pellucid.collect.found import Found, KeptSentences, facts_to_json, found_of
-from pellucid.collect.job import make_job, state_bytes
+from pellucid.collect.job import make_job
 from pellucid.collect.plan import Shard, read_shards
 from pellucid.collect.runner import Runner, States
 from pellucid.collect.state import State
@@ -63,7 +63,7 @@ class Again:
         named = {f"{number}-{collector.kind}": collector for number, collector in enumerate(wanted)}
         reading = Reading(pooling, special, long, overlap, side)
         job = make_job(self.models, named, reading, token_budget=token_budget)
-        shard_tokens = shard_tokens or default_shard(job, state_bytes(job))
+        shard_tokens = shard_tokens or default_shard(job, self.models)
         self._threads = threads
         self.plan = planned(self.models, job, corpus, shard_tokens, mixed=mixed)
         everything = range(len(self.plan.shards))

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from pellucid.collect.words import WordBatch
 
 
+USUAL_VALUES = 16
+"""Values of a label that memory is reckoned for, before it is known how many it has."""
+
+
+def usual_values(label: str) -> int:
+    """How many values a label is reckoned to have: two where its name is a question (`upos=NOUN`)."""
+    _, equals, values = label.partition("=")
+    return 2 if equals and "," not in values else USUAL_VALUES
+
+
 @dataclass(frozen=True)
 class ByValue(Collector):
     """A statistic of the rows of some sites, apart for each value of a word or sentence label.
@@ -52,14 +62,13 @@ class ByValue(Collector):
                 "shards from one sweep."
             )
 
-    def within_limit(self, needed: int, units: int, values: int, advice: str) -> int:
-        """The bytes that a state needs; over the limit raises."""
+    def within_limit(self, needed: int, units: int, values: int, advice: str) -> None:
+        """Raises where a state needs more bytes than the limit."""
         if needed > self.memory_limit:
             raise SweepError(
                 f"Statistics ({self.kind}) of {units:,} units for {values:,} values of {self.label!r} need {needed:,} "
                 f"bytes, and memory_limit is {self.memory_limit:,}; {advice}, or raise memory_limit."
             )
-        return needed
 
 
 class Values:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.collect.by_value import ByValue, ByValueView, Values
+from pellucid.collect.by_value import ByValue, ByValueView, Values, usual_values
 from pellucid.collect.collector import Accumulator, Setting
 from pellucid.collect.side_by_side import side_by_side
 from pellucid.collect.state import Array, State
@@ -108,14 +108,18 @@ class ClassHistograms(ByValue):
         return ClassHistogramsView(columns, whole, by_group(State({**common, **apart}, facts), _COMMON))
 
     def memory(self, setting: Setting, groups: int) -> int:
-        """Bytes of one value: how many values there are is not known beforehand."""
-        return self.check(self.columns(setting).total, 1, groups if self.groups else 0)
+        """Bytes for as many values as labels usually have; raises where a single one is over the limit."""
+        units, groups, values = self.columns(setting).total, groups if self.groups else 0, usual_values(self.label)
+        self.check(units, 1, groups)
+        return self._bytes(units, values, groups * values)
 
-    def check(self, units: int, values: int, grouped: int) -> int:
-        """Bytes of a state with so many values, and so many in single document groups; over the limit raises."""
-        needed = 8 * units + values * (8 + 4 * units * self.bins) + grouped * (8 + 4 * units * self.apart)
+    def check(self, units: int, values: int, grouped: int) -> None:
+        """Raises where a state with so many values, and so many in single document groups, is over the limit."""
         advice = "take fewer sites or bins, groups=False"
-        return self.within_limit(needed, units, max(values, grouped), advice)
+        self.within_limit(self._bytes(units, values, grouped), units, max(values, grouped), advice)
+
+    def _bytes(self, units: int, values: int, grouped: int) -> int:
+        return 8 * units + values * (8 + 4 * units * self.bins) + grouped * (8 + 4 * units * self.apart)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.collect.by_value import ByValue, ByValueView, Values
+from pellucid.collect.by_value import ByValue, ByValueView, Values, usual_values
 from pellucid.collect.collector import Accumulator, Setting
 from pellucid.collect.side_by_side import side_by_side
 from pellucid.collect.state import Array, State
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 COVARIANCES = ("none", "diagonal", "full")
 _COMMON = ("shift", "unlabelled")
 """Arrays of a state that hold for all values."""
-_AT_ONCE = 1 << 18
+_AT_ONCE = 1 << 19
 """Numbers of rows, sorted by value, that are summed by one product: they stay in a CPU's cache, and the cost of the
 product does not grow with the number of values."""
 
@@ -84,17 +84,21 @@ class ClassMoments(ByValue):
         return ClassMomentsView(columns, of_groups(list(parts.values()), state, _COMMON), parts)
 
     def memory(self, setting: Setting, groups: int) -> int:
-        """Bytes of the shift and of one value: how many values there are is not known beforehand."""
-        return self.check(self.columns(setting), groups if self.groups else 1)
+        """Bytes for as many values as labels usually have; raises where a single one is over the limit."""
+        columns, groups = self.columns(setting), groups if self.groups else 1
+        self.check(columns, groups)
+        return self._bytes(columns, groups * usual_values(self.label))
 
-    def check(self, columns: Columns, values: int) -> int:
-        """Bytes of a state with so many values; over the limit raises."""
+    def check(self, columns: Columns, values: int) -> None:
+        """Raises where a state with so many values is over the limit."""
+        advice = "take fewer sites, covariance='none' or 'diagonal'"
+        self.within_limit(self._bytes(columns, values), columns.total, values, advice)
+
+    def _bytes(self, columns: Columns, values: int) -> int:
         numbers = 1 + columns.total * (2 if self.covariance == "diagonal" else 1)
         if self.covariance == "full":
             numbers += sum(width**2 for width in columns.widths)
-        needed = 8 * (1 + values * numbers) + 4 * columns.total
-        advice = "take fewer sites, covariance='none' or 'diagonal'"
-        return self.within_limit(needed, columns.total, values, advice)
+        return 8 * (1 + values * numbers) + 4 * columns.total
 
 
 def _moved(state: State, columns: Columns, shift: Array) -> dict[str, Array]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from pellucid.collect.job import Job
-from pellucid.collect.plan import Encodings, Shard
+from pellucid.collect.plan import Ahead, Shard
 from pellucid.collect.runner import Runner, States
 from pellucid.collect.state import save_states
 from pellucid.errors import PellucidError, SweepError, listing
@@ -53,16 +53,16 @@ class Engine(Protocol):
 
 
 class Inline:
-    """Runs every shard in this process, one after another; `encoded` is what planning has encoded already."""
+    """Runs every shard in this process, one after another; `ahead` is what planning has read already."""
 
     workers = 1
 
     def __init__(self) -> None:
-        self.encoded: Encodings = []
+        self.ahead = Ahead()
 
     def run(self, job: Job, models: list[Model], tasks: Tasks, tree: Sink) -> Iterator[Shard]:
         """Yields each shard when it is done."""
-        runner = Runner(job, models, encoded=self.encoded)
+        runner = Runner(job, models, ahead=self.ahead)
         for shard, sentences in tasks:
             tree.put(0, shard.index, runner.shard(shard, sentences))
             yield shard

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 KEPT_WORDS = 50_000
 """Distinct words whose counts are kept."""
 KEPT_TOKENS = 1 << 18
-"""Tokens whose encodings planning keeps for the pass that follows: some 20 MB."""
+"""Tokens whose sentences and encodings planning keeps for the pass that follows: some 20 MB, and the labels."""
 _AT_ONCE = 512  # sentences tokenized together
-Encodings = list[list["Encoded"]]
-"""The first sentences of a corpus as each model reads them, by the number of the sentence."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +115,19 @@ def _shard(about: dict[str, Any]) -> Shard:
     return Shard(**settings)
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """The first sentences of a corpus, and each as every model reads it: what planning has read for the pass."""
+
+    sentences: list[Sentence] = field(default_factory=list["Sentence"])
+    encoded: list[list[Encoded]] = field(default_factory=list[list["Encoded"]])
+
+    def of(self, shard: Shard) -> list[Sentence] | None:
+        """The sentences of a shard, if all of them are here."""
+        last = shard.first + shard.sentences
+        return self.sentences[shard.first : last] if last <= len(self.sentences) else None
+
+
 class _Sizes:
     """What planning must remember of every sentence, in a few dozen bytes each."""
 
@@ -140,15 +151,15 @@ def make_plan(
     shard_tokens: int,
     groups: int = GROUPS,
     mixed: bool = False,
-    keep: Encodings | None = None,
+    ahead: Ahead | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Plan:
     """Reads the corpus once, without running a model: shards of about `shard_tokens`, batches of at most `budget`.
 
     Each batch lies in one of `groups` document groups, and so does each shard unless shards may be `mixed`. What is
-    encoded of the first `KEPT_TOKENS` goes into `keep`.
+    read of the first `KEPT_TOKENS` goes into `ahead`.
     """
-    sizes, counts, words = _measure(encoders, corpus, keep, on_progress)
+    sizes, counts, words = _measure(encoders, corpus, ahead, on_progress)
     if not len(sizes):
         raise SweepError(f"The corpus {corpus.name!r} is empty; there is nothing to sweep.")
     if not sizes.read:
@@ -181,7 +192,7 @@ def make_plan(
 
 
 def _measure(
-    encoders: Sequence[Encoder], corpus: Corpus, keep: Encodings | None, on_progress: Callable[[int], None]
+    encoders: Sequence[Encoder], corpus: Corpus, ahead: Ahead | None, on_progress: Callable[[int], None]
 ) -> tuple[_Sizes, Counts, Counter[str]]:
     sizes, words = _Sizes(len(encoders)), Counter[str]()
     tally = Counter[str]()
@@ -210,8 +221,9 @@ def _measure(
             tally["missing_words"] += sum(one.missing for one in each)
             for place, one in enumerate(each):
                 tokens[place] += one.tokens
-            if keep is not None and sum(tokens) <= KEPT_TOKENS:
-                keep.append(each)
+            if ahead is not None and sum(tokens) <= KEPT_TOKENS:
+                ahead.sentences.append(sentence)
+                ahead.encoded.append(each)
         on_progress(len(sizes))
     tally["documents"] -= tally["scattered"]
     return sizes, Counts(sentences=len(sizes), tokens=tuple(tokens), **tally), words
@@ -311,16 +323,21 @@ def chunks(sentences: Iterable[Sentence], size: int) -> Iterator[list[Sentence]]
         yield part
 
 
-def read_shards(plan: Plan, corpus: Corpus, wanted: Sequence[int]) -> Iterator[tuple[Shard, list[Sentence]]]:
-    """The sentences of the wanted shards, in order; a corpus that has changed since it was planned raises."""
-    chosen = frozenset(wanted)
-    source = iter(corpus)
-    for shard in plan.shards:
-        if shard.index > max(chosen, default=-1):
-            return
-        sentences = list(islice(source, shard.sentences))
-        if shard.index not in chosen:
+def read_shards(
+    plan: Plan, corpus: Corpus, wanted: Sequence[int], ahead: Ahead | None = None
+) -> Iterator[tuple[Shard, list[Sentence]]]:
+    """The sentences of the wanted shards, in order; a corpus that has changed since it was planned raises.
+
+    Those that planning has kept `ahead` are not read again.
+    """
+    source, place = iter(corpus), 0
+    for shard in (plan.shards[index] for index in sorted(wanted)):
+        known = None if ahead is None else ahead.of(shard)
+        if known is not None:
+            yield shard, known
             continue
+        sentences = list(islice(source, shard.first - place, shard.first - place + shard.sentences))
+        place = shard.first + shard.sentences
         found = blake2b(b"".join(digest(sentence) for sentence in sentences), digest_size=16).hexdigest()
         if found != shard.digest:
             raise SweepError(

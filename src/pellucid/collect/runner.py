@@ -14,7 +14,7 @@ from torch import Tensor
 from pellucid.collect.collector import Accumulator, Collector, Setting, split_key
 from pellucid.collect.encode import Encoded, Encoder, Row, looked_at
 from pellucid.collect.job import Job
-from pellucid.collect.plan import Encodings, PlannedBatch, Shard
+from pellucid.collect.plan import Ahead, PlannedBatch, Shard
 from pellucid.collect.sentence_rows import SentenceWords, is_whole
 from pellucid.collect.state import Array, State
 from pellucid.collect.words import WordBatch, Words, all_words
@@ -36,14 +36,12 @@ T = TypeVar("T")
 class Runner:
     """Runs shards of one job; holds the models.
 
-    With `keep`, what it has encoded stays, on the models' device, for the next time the same shards are run. `encoded`
-    are the sentences at the beginning of the corpus that planning has encoded.
+    With `keep`, what it has encoded stays, on the models' device, for the next time the same shards are run. `ahead` is
+    what planning has read of the beginning of the corpus.
     """
 
-    def __init__(
-        self, job: Job, models: Sequence[Model], *, keep: bool = False, encoded: Encodings | None = None
-    ) -> None:
-        self.job, self.models, self._encoded = job, models, encoded or []
+    def __init__(self, job: Job, models: Sequence[Model], *, keep: bool = False, ahead: Ahead | None = None) -> None:
+        self.job, self.models, self._ahead = job, models, ahead or Ahead()
         self.encoders = [Encoder(model, job.reading) for model in models]
         self.budget, self.halved = job.budget, 0
         self._rows, self._raw = _readers(job)
@@ -140,8 +138,8 @@ class Runner:
                 return self._kept.shards[shard.index]
             wanted = None
         chosen = range(len(sentences)) if wanted is None or reading.pooling == "all" else wanted
-        if shard.first + len(sentences) <= len(self._encoded):
-            known = [self._encoded[shard.first + place] for place in chosen]
+        if self._ahead.of(shard) is not None:
+            known = [self._ahead.encoded[shard.first + place] for place in chosen]
             encoded = [dict(zip(chosen, each, strict=True)) for each in zip(*known, strict=True)]
         else:
             encoded = [

@@ -29,7 +29,7 @@ from pellucid.collect.found import (
 )
 from pellucid.collect.job import Job, make_job, state_bytes
 from pellucid.collect.lock import locked
-from pellucid.collect.plan import Encodings, Plan, make_plan, notes, read_shards
+from pellucid.collect.plan import Ahead, Plan, make_plan, notes, read_shards
 from pellucid.collect.progress import Progress, readable_bytes
 from pellucid.collect.runner import Runner
 from pellucid.collect.state import FORMAT, State, load_states, save_states, write_whole
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pellucid.corpus import Corpus, Sentence
 
 PLAN, NODES = "plan.json", "nodes"
+_MERGING = 3e-9  # seconds for every byte of a state
 LARGE = 1 << 28
 """Bytes of states from which a shard may hold several document groups: to merge one state for each costs too much."""
 
@@ -84,7 +85,7 @@ def sweep(
     job = make_job(opened, named, Reading(pooling, special, long, overlap, side), token_budget=token_budget)
     size = state_bytes(job)
     on_disk = memory_limit is not None and size > memory_limit
-    shard_tokens = shard_tokens or default_shard(job, size)
+    shard_tokens = shard_tokens or default_shard(job, opened)
     place = None if folder is None else Path(folder)
     chosen = engine_of(engine, workers, opened[0].device)
     about = description(job, corpus, opened[0].device.type, shard_tokens)
@@ -99,13 +100,13 @@ def sweep(
                 return Found.load(place) if memory_limit is None else Found.load(place, memory_limit=memory_limit)
         about["threads"] = threads = threads_for(threads, chosen)
         stack.enter_context(using_threads(threads))
-        keep = chosen.encoded if isinstance(chosen, Inline) else None
-        plan = _plan(place, opened, job, corpus, about, shard_tokens, keep, shown)
+        ahead = chosen.ahead if isinstance(chosen, Inline) else None
+        plan = _plan(place, opened, job, corpus, about, shard_tokens, ahead, shown)
         tree = Tree(named, len(plan.shards), None if place is None else place / NODES, on_disk=on_disk)
         stack.callback(_tidy, tree, place)
         missing = tree.missing()
-        tasks = read_shards(plan, corpus, missing)
-        pilots, tasks = _pilots(place, Runner(job, opened, encoded=keep), plan, tasks)
+        tasks = read_shards(plan, corpus, missing, ahead)
+        pilots, tasks = _pilots(place, Runner(job, opened, ahead=ahead), plan, tasks)
         job = replace(job, threads=threads, pilots=pilots)
         if on_disk:
             job = replace(job, collectors={name: each.on_disk(tree.folder) for name, each in named.items()})
@@ -118,9 +119,12 @@ def sweep(
         return _finish(place, about, plan, tree, job, corpus)
 
 
-def default_shard(job: Job, size: int) -> int:
-    """Tokens of a shard whose states take `size` bytes: enough that gathering them outweighs merging them."""
-    return max(4 * job.budget, min(1 << 20, size >> 14))
+def default_shard(job: Job, models: Sequence[Model]) -> int:
+    """Tokens of a shard: enough that merging its states takes about a hundredth of the time of gathering them."""
+    cpu = models[0].device.type == "cpu"
+    weights = sum(weight.numel() for model in models for weight in model.hf.parameters())
+    token = 2 * weights / (2e11 if cpu else 1e13)  # seconds, roughly
+    return max(4 * job.budget, min(1 << 20, int(100 * _MERGING * state_bytes(job) / token)))
 
 
 def planned(
@@ -130,18 +134,18 @@ def planned(
     shard_tokens: int,
     *,
     mixed: bool | None = None,
-    keep: Encodings | None = None,
+    ahead: Ahead | None = None,
 ) -> Plan:
     """The plan of a job over a corpus, which is read once; a label that it lacks is refused.
 
     `mixed` lets a shard hold documents of several groups (default: where states are large, so that few are made).
-    What is encoded of the first sentences goes into `keep`.
+    What is read of the first sentences goes into `ahead`.
     """
     encoders = [Encoder(model, job.reading) for model in models]
     groups = GROUPS if any(collector.grouped for collector in job.collectors.values()) else 1
     mixed = state_bytes(job) > LARGE if mixed is None else mixed
     sizes: dict[str, Any] = {"budget": job.budget, "shard_tokens": shard_tokens, "groups": groups, "mixed": mixed}
-    plan = make_plan(encoders, corpus, **sizes, keep=keep)
+    plan = make_plan(encoders, corpus, **sizes, ahead=ahead)
     check_labels(job.collectors.values(), plan.labels)
     return plan
 
@@ -224,7 +228,7 @@ def _plan(
     corpus: Corpus,
     about: dict[str, Any],
     shard_tokens: int,
-    keep: Encodings | None,
+    ahead: Ahead | None,
     shown: Progress,
 ) -> Plan:
     """The plan, from the folder where it was saved, or made by reading the corpus once."""
@@ -233,7 +237,7 @@ def _plan(
     if corpus.fingerprint is None and place is not None:
         shown.say(f"The corpus {corpus.name!r} has no fingerprint: if this sweep is stopped it cannot be resumed.")
     shown.begin(f"Reading {corpus.name}", None)
-    plan = planned(models, job, corpus, shard_tokens, keep=keep)
+    plan = planned(models, job, corpus, shard_tokens, ahead=ahead)
     if place is not None:
         write_whole(place / ABOUT, _json(about))  # first: a folder with anything else and no name is not ours
         write_whole(place / PLAN, plan.to_json().encode())

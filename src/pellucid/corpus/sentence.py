@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pellucid.errors import CorpusError
 
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False)
 Labels = Mapping[str, tuple[str | None, ...]]
 
 
@@ -131,9 +132,7 @@ class Sentence:
 
 def digest(sentence: Sentence) -> bytes:
     """A hash [16 bytes] of everything in a sentence, the same on every machine and for every order of its labels."""
-    return blake2b(
-        json.dumps(_plain(sentence), sort_keys=True, separators=(",", ":")).encode(), digest_size=16
-    ).digest()
+    return blake2b(_JSON.encode(_plain(sentence)).encode(), digest_size=16).digest()
 
 
 def _plain(sentence: Sentence) -> list[object]:

@@ -67,11 +67,11 @@ def histogram_collectors(sites: tuple[str, ...], label: str) -> Sequence[Collect
     Document groups are kept apart, for intervals: with all bins where a label's name tells that it has two classes
     (`upos=NOUN`), and with fewer for many classes, which would take too much room.
     """
+    from pellucid.collect.by_value import usual_values
     from pellucid.collect.class_histograms import ClassHistograms
 
-    _, equals, values = label.partition("=")
-    two = bool(equals) and "," not in values
-    return [ClassHistograms(sites, label=label, groups=True, group_bins=None if two else GROUP_BINS)]
+    few = usual_values(label) <= 2
+    return [ClassHistograms(sites, label=label, groups=True, group_bins=None if few else GROUP_BINS)]
 
 
 def ranking_from_histograms(
