@@ -1,9 +1,9 @@
 """Rankings of every neuron of MiniLM from one sweep beside a plain forward of the same batches; memory as text grows.
 
-    python -m benchmarks.neurons_streaming SITES WORDS ROUNDS THREADS
+    python -m benchmarks.neurons_streaming SITES WORDS ROUNDS THREADS [TIMES]
 
 prints one JSON object; SITES is `all` (Probeless, IoU and selectivity) or `covariances` (what Gaussian rankings need).
-With ROUNDS 0 it sweeps once and tells its peak alone.
+With ROUNDS 0 it sweeps once, over the text TIMES over, and tells its peak alone.
 """
 
 from __future__ import annotations
@@ -55,14 +55,18 @@ def streaming(*, threads: int, quick: bool) -> Iterator[Measure]:
 
 
 def memory(*, quick: bool) -> Iterator[Measure]:
-    """Peak memory of the sweep over ten times the text, each size in a fresh process."""
+    """Peak memory of the sweep over ten times the text, each size in a fresh process.
+
+    The larger text is the smaller one over and over: other sentences would take memory themselves.
+    """
     small, large = (1_000, 5_000) if quick else (20_000, WORDS)
     what = f"memory: rankings of all neurons, {large:,} over {small:,} words"
     missing = _missing()
     if missing is not None:
         yield unmeasured(what, missing)
         return
-    peaks = {size: told_by(MODULE, "all", str(size), "0", "1", threads=1) for size in (small, large)}
+    peaks = {size: told_by(MODULE, "all", str(small), "0", "1", str(size // small), threads=1)
+             for size in (small, large)}  # fmt: skip
     ratio = peaks[large]["peak"] / peaks[small]["peak"]
     note = "; ".join(
         f"{size:,} words: peak {told['peak'] / MB:.0f} MB, {told['loaded'] / MB:.0f} MB of it before the sweep"
@@ -91,7 +95,7 @@ def collectors_for(sites: str) -> list[Collector]:
     return [pl.ClassMoments(every, label="upos", covariance="diagonal"), ClassHistograms(every, label="upos")]
 
 
-def measured(sites: str, words: int, rounds: int, threads: int) -> dict[str, Any]:
+def measured(sites: str, words: int, rounds: int, threads: int, times: int = 1) -> dict[str, Any]:
     """The sweep with its rankings and the plain forward in this process, in turns; or one sweep, and its peak."""
     import torch
 
@@ -103,7 +107,7 @@ def measured(sites: str, words: int, rounds: int, threads: int) -> dict[str, Any
     from pellucid.neurons import iou, probeless, selectivity
 
     torch.set_num_threads(threads)
-    corpus, model = text_of(words), Model.load(minilm(), device="cpu")
+    corpus, model = text_of(words, times), Model.load(minilm(), device="cpu")
     told: dict[str, Any] = {"loaded": peak_memory()}
     named = {collector.kind: collector for collector in collectors_for(sites)}
     job = make_job([model], named, Reading(long="truncate"), token_budget=BUDGET)
@@ -126,4 +130,4 @@ def measured(sites: str, words: int, rounds: int, threads: int) -> dict[str, Any
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured(sys.argv[1], *(int(word) for word in sys.argv[2:5]))))
+    print(json.dumps(measured(sys.argv[1], *(int(word) for word in sys.argv[2:6]))))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -134,6 +136,28 @@ def test_no_listener_is_left_that_would_keep_a_pass_alive(setting):
     with pytest.raises(EditError):
         model.run(batch, "pattern.*", Edit.set("heads.1", torch.ones(3, 5)))
     assert _listener.get() is None
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "mixtral", "bloom"])
+def test_what_a_reducer_holds_goes_when_the_pass_is_over(name):
+    class Large:
+        """Stands for statistics of a whole corpus."""
+
+    model, large = opened(name), Large()
+    held = weakref.ref(large)
+
+    def reduce(site, tensor, large=large):
+        return tensor.sum()
+
+    gc.collect()
+    gc.disable()  # a cycle would be found some time later, with much memory in it
+    try:
+        run = model.run(padded(name), model.sites, reduce=reduce)
+        del reduce, large
+        assert held() is None
+        assert len(run) == len(model.sites)
+    finally:
+        gc.enable()
 
 
 def test_nothing_is_left_when_the_forward_raises_midway():

@@ -163,7 +163,7 @@ class _Counting(Accumulator):
         self._less = -torch.from_numpy(np.array(centre)).to(device) * self._over
         self._half = torch.tensor(collector.bins / 2, device=device)
         self._room = int(np.clip(_GATHERED // max(1, columns.total), *_ROWS))
-        self._bins = torch.empty(self._room, columns.total, dtype=torch.uint8, device=device)
+        self._bins = self._no_bins = torch.empty(0, columns.total, dtype=torch.uint8, device=device)
         self._codes = np.zeros(self._room, np.int64)
         self._values = Values(collector.label)
         self._grouped: dict[str, tuple[int, Array]] = {}
@@ -188,6 +188,8 @@ class _Counting(Accumulator):
 
     def _put(self, batch: WordBatch, rows: Array) -> None:
         """The bins of some rows into the buffer, a few at a time, sites side by side."""
+        if not len(self._bins):
+            self._bins = self._bins.new_empty(self._room, self._columns.total)
         whole = len(rows) == rows[-1] - rows[0] + 1
         chosen = None if whole else torch.from_numpy(rows).to(self._device)
 
@@ -274,6 +276,7 @@ class _Counting(Accumulator):
 
     def state(self) -> State:
         self._flush()
+        self._bins = self._no_bins  # lets go of the memory, which the state's arrays take
         if self._collector.groups:
             self._put_apart()
             self._counts = self._before

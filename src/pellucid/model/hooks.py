@@ -131,7 +131,7 @@ class Recorder:
 
     @contextmanager
     def installed(self, attention: str) -> Generator[Recorder]:
-        """Hooks in place for the block, and every trace of them removed at its end, whatever happens."""
+        """Hooks in place for the block, once, and every trace of them removed at its end, whatever happens."""
         parts = self.wiring.parts
         with ExitStack() as stack:
             module = self.wiring.module
@@ -149,6 +149,7 @@ class Recorder:
             if any(call.active for call in self._attention.values()):
                 self._listen(stack, attention)
             stack.callback(self._latest.clear)
+            stack.callback(self._attention.clear)  # each holds this recorder, and it what `reduce` holds
             yield self
 
     def taken(self) -> list[dict[Site, Any]]:
