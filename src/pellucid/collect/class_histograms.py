@@ -26,7 +26,7 @@ _GATHERED = 1 << 27
 """Bytes of bins that gather before they are counted: to count few rows costs as much as to count many."""
 _ROWS = 1 << 10, 1 << 15
 """The fewest and the most rows that gather."""
-_PILOT = 512
+_PILOT = 256
 """Rows of the pilot that fix the grid."""
 _INSIDE = 1 - 2.0**-20
 """Keeps the largest values inside the last bin, however float32 rounds them."""
@@ -225,23 +225,23 @@ class _Counting(Accumulator):
             return
         self._grow()
         present, dense = np.unique(self._codes[: self._filled], return_inverse=True)
-        codes = torch.from_numpy(dense * self._collector.bins).to(self._device, torch.int32)[:, None]
+        bins, width = self._collector.bins, min(_UNITS, self._columns.total)
+        codes = torch.from_numpy(dense * bins).to(self._device, torch.int32)[:, None]
+        firsts = codes + torch.arange(width, device=self._device, dtype=torch.int32) * (len(present) * bins)
 
         def count(start: int) -> None:
-            units = slice(start, min(start + _UNITS, self._columns.total))
-            found = self._counted(units, codes, len(present))
+            units = slice(start, min(start + width, self._columns.total))
+            found = self._counted(units, firsts[:, : units.stop - start], len(present))
             for place, code in enumerate(present.tolist()):
                 self._counts[code, units] += found[:, place]
 
-        side_by_side(count, range(0, self._columns.total, _UNITS))
+        side_by_side(count, range(0, self._columns.total, width))
         self._filled = 0
 
-    def _counted(self, units: slice, codes: Tensor, values: int) -> Array:
-        """Counts of some units, [units, values, bins]."""
+    def _counted(self, units: slice, firsts: Tensor, values: int) -> Array:
+        """Counts of some units, [units, values, bins]; `firsts` [rows, units] are the numbers of each one's bin 0."""
         width, bins = units.stop - units.start, self._collector.bins
-        places = self._bins[: self._filled, units].to(torch.int32)
-        places += codes
-        places += torch.arange(width, device=self._device, dtype=torch.int32) * (values * bins)
+        places = self._bins[: self._filled, units].to(torch.int32).add_(firsts)
         found = torch.bincount(places.reshape(-1), minlength=width * values * bins)
         return found.to(torch.int32).view(width, values, bins).cpu().numpy()
 

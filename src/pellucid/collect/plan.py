@@ -117,8 +117,12 @@ def _shard(about: dict[str, Any]) -> Shard:
 
 @dataclass(frozen=True)
 class Ahead:
-    """The first sentences of a corpus, and each as every model reads it: what planning has read for the pass."""
+    """The first sentences of a corpus, and each as every model reads it: what planning has read for the pass.
 
+    Unless the plan is `lasting`, nobody will read these sentences again, and no hash of them is needed.
+    """
+
+    lasting: bool = True
     sentences: list[Sentence] = field(default_factory=list["Sentence"])
     encoded: list[list[Encoded]] = field(default_factory=list[list["Encoded"]])
 
@@ -181,7 +185,7 @@ def make_plan(
                 start,
                 rows,
                 sum(sizes.tokens[first:last]),
-                blake2b(sizes.digests[16 * first : 16 * last], digest_size=16).hexdigest(),
+                _hash(sizes, ahead, first, last),
                 batches,
             )
         )
@@ -210,7 +214,15 @@ def _measure(
                 seen.add(hash(previous))
             else:
                 sizes.new.append(0)
-            _note(sizes, encoders[0].reading.pooling, sentence, each)
+            for place, one in enumerate(each):
+                tokens[place] += one.tokens
+            kept = ahead if sum(tokens) <= KEPT_TOKENS else None
+            if kept is not None:
+                kept.sentences.append(sentence)
+                kept.encoded.append(each)
+            if kept is None or kept.lasting:
+                sizes.digests += digest(sentence)
+            _note(sizes, encoders[0].reading.pooling, each)
             read = looked_at(sentence, encoders[0].reading.side, encoders[0].reading.pooling)
             words.update(word.lower() for word in all_words(read))
             sizes.labels.update(read.labels, read.facts, read.second.labels if read.second and read.joint else ())
@@ -219,24 +231,28 @@ def _measure(
             tally["lost_words"] += sum(one.lost for one in each)
             tally["windowed"] += any(len(one.rows) > 1 for one in each)
             tally["missing_words"] += sum(one.missing for one in each)
-            for place, one in enumerate(each):
-                tokens[place] += one.tokens
-            if ahead is not None and sum(tokens) <= KEPT_TOKENS:
-                ahead.sentences.append(sentence)
-                ahead.encoded.append(each)
         on_progress(len(sizes))
     tally["documents"] -= tally["scattered"]
     return sizes, Counts(sentences=len(sizes), tokens=tuple(tokens), **tally), words
 
 
-def _note(sizes: _Sizes, pooling: str, sentence: Sentence, each: Sequence[Encoded]) -> None:
+def _note(sizes: _Sizes, pooling: str, each: Sequence[Encoded]) -> None:
     sizes.rows.append(each[0].counting if pooling == "all" else 1 if is_whole(pooling) else each[0].words)
     sizes.tokens.append(max(one.tokens for one in each))
-    sizes.digests += digest(sentence)
     sizes.read = sizes.read or all(one.words > one.missing for one in each)
     for place, one in enumerate(each):
         sizes.longest[place].append(one.longest)
         sizes.pieces[place].append(len(one.rows))
+
+
+def _hash(sizes: _Sizes, ahead: Ahead | None, first: int, last: int) -> str:
+    """The hash of some sentences; empty where all are kept for the only pass there will be."""
+    unhashed = [] if ahead is None or ahead.lasting else ahead.sentences
+    if last <= len(unhashed):
+        return ""
+    begun = b"".join(digest(sentence) for sentence in unhashed[first:])
+    start, stop = (16 * max(0, place - len(unhashed)) for place in (first, last))
+    return blake2b(begun + sizes.digests[start:stop], digest_size=16).hexdigest()
 
 
 def _groups(sizes: _Sizes, groups: int) -> list[int]:

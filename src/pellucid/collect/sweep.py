@@ -100,7 +100,9 @@ def sweep(
                 return Found.load(place) if memory_limit is None else Found.load(place, memory_limit=memory_limit)
         about["threads"] = threads = threads_for(threads, chosen)
         stack.enter_context(using_threads(threads))
-        ahead = chosen.ahead if isinstance(chosen, Inline) else None
+        ahead = None
+        if isinstance(chosen, Inline):
+            chosen.ahead = ahead = Ahead(lasting=place is not None)
         plan = _plan(place, opened, job, corpus, about, shard_tokens, ahead, shown)
         tree = Tree(named, len(plan.shards), None if place is None else place / NODES, on_disk=on_disk)
         stack.callback(_tidy, tree, place)
