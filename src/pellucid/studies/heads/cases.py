@@ -11,6 +11,7 @@ from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import listing
 from pellucid.model import Model
 from pellucid.studies.claims import StudyError
+from pellucid.studies.names import short_name
 from pellucid.studies.texts import sampled
 
 Say = Callable[[str], None]
@@ -92,9 +93,11 @@ class Setup:
     """A model with its texts: to train gates on, to choose by, to measure on, and to read attention on, by name.
 
     Functions and findings by layer come from `reading`; the first text with arcs is the one that layers are read on.
+    `name` is the model's on the page.
     """
 
     model: Model
+    name: str
     task: str
     training: Corpus
     choice: Corpus
@@ -154,7 +157,8 @@ def _translate(size: Size, asked: Asked, say: Say, smoke: bool) -> Setup:
     if smoke:
         parts = [_reversed(count, seed) for seed, count in enumerate((size.gates, size.tested, size.tested))]
         reading = _arcs(asked, size.read, smoke=True)
-        return Setup(_tiny("translate", parts[0], asked.seed), "translate", parts[0], parts[1], parts[2], reading)
+        model = _tiny("translate", parts[0], asked.seed)
+        return Setup(model, short_name(model.name), "translate", parts[0], parts[1], parts[2], reading)
     check_data("translate", asked.data)
     assert asked.data is not None
     place = asked.data / _MULTI30K
@@ -167,14 +171,16 @@ def _translate(size: Size, asked: Asked, say: Say, smoke: bool) -> Setup:
     reading = {GRAMMAR: arcs[GRAMMAR], "captions": captions, **{k: v for k, v in arcs.items() if k != GRAMMAR}}
     model = Model.load("zoo:translate", device=asked.device)
     seen = "zoo:translate has seen captions of pictures alone; generated and UD English are foreign to it."
-    return Setup(model, "translate", training, choice, test, reading, notes=(seen,))
+    return Setup(model, short_name(model.name), "translate", training, choice, test, reading, notes=(seen,))
 
 
 def _language(size: Size, asked: Asked, say: Say, smoke: bool) -> Setup:
     if smoke:
         parts = [Corpus.grammar(count, seed=seed) for seed, count in enumerate((size.gates, size.tested, size.tested))]
         model = _tiny("lm", parts[0], asked.seed) if asked.lm is None else _language_model(asked)
-        return Setup(model, "lm", parts[0], parts[1], parts[2], _arcs(asked, size.read, smoke=True))
+        return Setup(
+            model, short_name(model.name), "lm", parts[0], parts[1], parts[2], _arcs(asked, size.read, smoke=True)
+        )
     check_data("lm", asked.data)
     assert asked.data is not None
     model = _language_model(asked)
@@ -184,7 +190,9 @@ def _language(size: Size, asked: Asked, say: Say, smoke: bool) -> Setup:
     )
     small = "Without --lm, the small language model of the zoo stands in for a large one."
     notes = (small,) if asked.lm is None else ()
-    return Setup(model, "lm", training, choice, test, _arcs(asked, size.read, smoke=False), notes=notes)
+    return Setup(
+        model, short_name(model.name), "lm", training, choice, test, _arcs(asked, size.read, smoke=False), notes=notes
+    )
 
 
 def _language_model(asked: Asked) -> Model:
@@ -202,7 +210,7 @@ def _classify(size: Size, asked: Asked, say: Say, smoke: bool) -> Setup:
         parts = [_judged(count, seed) for seed, count in enumerate((size.gates, size.tested, size.tested))]
         model = _tiny("classify", parts[0], asked.seed) if asked.encoder is None else _encoder(asked, size, parts, say)
         reading = _arcs(asked, size.read, smoke=True)
-        return Setup(model, "classify", parts[0], parts[1], parts[2], reading, label="label")
+        return Setup(model, _tuned(asked, model), "classify", parts[0], parts[1], parts[2], reading, label="label")
     check_data("classify", asked.data)
     assert asked.data is not None
     whole = [
@@ -217,7 +225,15 @@ def _classify(size: Size, asked: Asked, say: Say, smoke: bool) -> Setup:
     small = "Without --encoder, the small classifier of the zoo stands in for a pretrained one."
     notes = (small,) if asked.encoder is None else ()
     reading = _arcs(asked, size.read, smoke=False)
-    return Setup(model, "classify", training, choice, test, reading, label="label", notes=notes)
+    name = _tuned(asked, model)
+    return Setup(model, name, "classify", training, choice, test, reading, label="label", notes=notes)
+
+
+def _tuned(asked: Asked, model: Model) -> str:
+    """The name of the classifier: that of the encoder, and that it was tuned where it was."""
+    if asked.encoder is None or short_name(asked.encoder) == short_name(model.name):
+        return short_name(model.name)
+    return f"{short_name(asked.encoder)}, tuned"
 
 
 def _encoder(asked: Asked, size: Size, parts: list[Corpus], say: Say) -> Model:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.studies import names
 from pellucid.studies.heads.claims_layers import all_links, link_shares
 from pellucid.studies.heads.running import KEEP
 from pellucid.studies.heads.tables import SPECIALISED, WAYS, Case, Links, Profile
@@ -33,7 +34,7 @@ def title_of(case: Case) -> str:
 
 def short_name(case: Case) -> str:
     """The name of the model, without the folders that it lies in."""
-    return str(case.facts["model"]["name"]).rstrip("/").rpartition("/")[2]
+    return names.short_name(str(case.facts["model"]["name"]))
 
 
 def kept(cases: Sequence[Case]) -> Figure:

@@ -128,7 +128,7 @@ def _computed(case: str, opened: Setup, size: Size, scale: str, asked: Asked, sa
     facts: dict[str, Any] = {
         "asked": _told(case, scale, asked),
         "about": SCALES[scale].about,
-        "model": {"name": model.name, "fingerprint": model.fingerprint, "class": type(model.hf).__name__},
+        "model": {"name": opened.name, "fingerprint": model.fingerprint, "class": type(model.hf).__name__},
         "task": opened.task,
         "notes": list(opened.notes),
         "texts": {

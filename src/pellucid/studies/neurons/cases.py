@@ -15,6 +15,7 @@ from pellucid.heads.weighing.measuring import head_tasks
 from pellucid.model import Model
 from pellucid.neurons.judging.ablating import site_width
 from pellucid.studies.claims import StudyError
+from pellucid.studies.names import short_name
 from pellucid.studies.texts import sampled
 
 ZOO = ("zoo:mlm", "zoo:lm", "zoo:tagger")
@@ -28,7 +29,7 @@ _TAGS = (
 """All but INTJ, SYM and X, of which there are too few words to rank neurons by."""
 _RELATIONS = ("nsubj", "obj", "obl", "nmod", "amod", "advmod", "conj", "compound", "ccomp", "advcl")
 _LARGE = 50_000_000
-"""Parameters from which a model counts as large, and fewer sentences are read."""
+"""Parameters from which a model counts as large on a CPU, and fewer sentences are read."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,6 @@ class Setup:
         return {kind: sum(site_width(self.model, known[name]) for name in names) for kind, names in kinds.items()}
 
 
-def short_name(model: str) -> str:
-    """A model's name without the folders that it lies in."""
-    return model.rstrip("/").rpartition("/")[2].removesuffix(".gguf")
-
-
 def case_names(models: Sequence[str]) -> dict[str, str]:
     """The name of every model's case, NAME: model; names are those of files, and must differ."""
     if not models:
@@ -152,7 +148,8 @@ def check_data(data: Path | None) -> None:
 def setup(name: str, scale: Scale, asked: Asked) -> Setup:
     """Opens a model and the texts; a model with several stacks is refused."""
     model = Model.load(name, device=asked.device)
-    size = scale.large if sum(weights.numel() for weights in model.hf.parameters()) >= _LARGE else scale.small
+    large = model.device.type == "cpu" and sum(weights.numel() for weights in model.hf.parameters()) >= _LARGE
+    size = scale.large if large else scale.small
     depth = [site.layer for site in model.sites if site.kind == "resid" and site.stack is None]
     if not depth:
         raise StudyError(

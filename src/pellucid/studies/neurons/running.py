@@ -15,7 +15,8 @@ from typing import Any
 from pellucid.errors import listing
 from pellucid.results import versions
 from pellucid.studies.claims import StudyError
-from pellucid.studies.neurons.cases import SCALES, ZOO, Asked, Scale, Setup, case_names, check_data, setup, short_name
+from pellucid.studies.names import short_name
+from pellucid.studies.neurons.cases import SCALES, ZOO, Asked, Scale, Setup, case_names, check_data, setup
 from pellucid.studies.neurons.measuring import Measuring
 from pellucid.studies.neurons.tables import CONCEPTS, Case, read, write
 
