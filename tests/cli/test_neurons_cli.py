@@ -6,37 +6,15 @@ import json
 
 import pytest
 
-from pellucid.cli import main
 from pellucid.results import Result
 from tests.neurons import planted
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("model") / "planted"
-    planted.network().save_pretrained(place)
-    planted.tokenizer().save_pretrained(place)
-    return place
-
-
-def call(monkeypatch, capfd, *words: object) -> tuple[int, str, str]:
-    monkeypatch.setattr("sys.argv", ["pellucid", *map(str, words)])
-    capfd.readouterr()
-    code = 0
-    try:
-        main()
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    out, err = capfd.readouterr()
-    return code, out, err
-
 
 CORPUS = ("--corpus", "grammar:60:3")
 
 
-def test_rank_prints_saves_and_dumps(folder, tmp_path, monkeypatch, capfd):
-    words = ("neurons", "rank", folder, *CORPUS, "--concept", "upos=NOUN", "--sites", "neurons.*")
-    code, out, _ = call(monkeypatch, capfd, *words, "--method", "probeless", "--method", "iou", "-o", tmp_path / "r")
+def test_rank_prints_saves_and_dumps(cli, tagger, tmp_path):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos=NOUN", "--sites", "neurons.*")
+    code, out, _ = cli(*words, "--method", "probeless", "--method", "iou", "-o", tmp_path / "r")
     assert code == 0
     assert planted.names()["NOUN"] in out
     assert "chance:" in out
@@ -44,33 +22,33 @@ def test_rank_prints_saves_and_dumps(folder, tmp_path, monkeypatch, capfd):
     assert saved["probeless"].top(1) == [planted.names()["NOUN"]]
     assert saved["iou"].low is not None
     assert "pellucid neurons rank" in saved["iou"].provenance.command
-    code, out, _ = call(monkeypatch, capfd, *words, "--json", "--top", "2")
+    code, out, _ = cli(*words, "--json", "--top", "2")
     told = json.loads(out)["probeless"]
     assert [row["neuron"] for row in told["neurons"]] == saved["probeless"].top(2)
     assert told["classes"]["NOUN"][0]["score"] > told["classes"]["NOUN"][0]["null"]
 
 
-def test_options_of_methods_and_a_store_as_source(folder, tmp_path, monkeypatch, capfd):
+def test_options_of_methods_and_a_store_as_source(cli, tagger, tmp_path):
     from pellucid import neurons
     from pellucid.collect.build import build_store
 
     store = build_store(planted.model(), planted.corpus().take(40), tmp_path / "kept", ("neurons.0",), dtype="float32",
                         progress=False)  # fmt: skip
     words = ("neurons", "rank", tmp_path / "kept", "--concept", "upos=NOUN", "--method", "iou", "--json")
-    code, out, err = call(monkeypatch, capfd, *words, "--exact", "--quantile", "0.8", "--ends", "upper")
+    code, out, err = cli(*words, "--exact", "--quantile", "0.8", "--ends", "upper")
     assert code == 0, err
     wanted = neurons.iou(store, concept="upos=NOUN", exact=True, quantile=0.8, ends="upper")
     told = json.loads(out)["iou"]["neurons"]
     assert [row["neuron"] for row in told] == wanted.top(15)
     assert told[0]["score"] == pytest.approx(wanted.scores().max())
-    code, out, err = call(monkeypatch, capfd, *words, "--threshold", "1.5")
+    code, out, err = cli(*words, "--threshold", "1.5")
     assert code == 0, err
-    code, out, err = call(monkeypatch, capfd, *words, "--preset", "neurox")
+    code, out, err = cli(*words, "--preset", "neurox")
     assert code == 0, err
     read = (
         "neurons",
         "rank",
-        folder,
+        tagger,
         *CORPUS,
         "--concept",
         "upos=NOUN",
@@ -79,16 +57,14 @@ def test_options_of_methods_and_a_store_as_source(folder, tmp_path, monkeypatch,
         "--no-control",
         "--json",
     )
-    code, out, err = call(
-        monkeypatch, capfd, *read, "--method", "probeless", "--standardise", "--method", "iou", "--exact"
-    )
+    code, out, err = cli(*read, "--method", "probeless", "--standardise", "--method", "iou", "--exact")
     assert code == 0, err
     assert set(json.loads(out)) == {"probeless", "iou"}
 
 
-def test_a_page_is_written_beside_the_rankings(folder, tmp_path, monkeypatch, capfd):
-    words = ("neurons", "rank", folder, *CORPUS, "--concept", "upos", "--method", "probeless", "--method", "ablation")
-    code, out, err = call(monkeypatch, capfd, *words, "--no-control", "-o", tmp_path / "r")
+def test_a_page_is_written_beside_the_rankings(cli, tagger, tmp_path):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos", "--method", "probeless", "--method", "ablation")
+    code, out, err = cli(*words, "--no-control", "-o", tmp_path / "r")
     assert code == 0, err
     assert "Careful: ablation removes MLP units unless sites are named" in err
     page = (tmp_path / "r" / "neurons.html").read_text(encoding="utf-8")
@@ -97,9 +73,9 @@ def test_a_page_is_written_beside_the_rankings(folder, tmp_path, monkeypatch, ca
     assert "Open this file in a browser" in out
 
 
-def test_show_writes_a_page_with_every_neuron(folder, tmp_path, monkeypatch, capfd):
-    words = ("neurons", "show", folder, *CORPUS, "--concept", "upos", "--sites", "neurons.*", "--top", "3")
-    code, out, _ = call(monkeypatch, capfd, *words, "-o", tmp_path / "page")
+def test_show_writes_a_page_with_every_neuron(cli, tagger, tmp_path):
+    words = ("neurons", "show", tagger, *CORPUS, "--concept", "upos", "--sites", "neurons.*", "--top", "3")
+    code, out, _ = cli(*words, "-o", tmp_path / "page")
     assert code == 0
     page = (tmp_path / "page" / "neurons.html").read_text(encoding="utf-8")
     first = Result.load(tmp_path / "page" / "results" / "ranking_probeless").top(3)
@@ -108,7 +84,7 @@ def test_show_writes_a_page_with_every_neuron(folder, tmp_path, monkeypatch, cap
         assert f">{name}</h2>" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert (tmp_path / "page" / "results" / "neuron_reading" / "result.json").is_file()
-    code, out, _ = call(monkeypatch, capfd, "neurons", "show", folder, *CORPUS, "--neuron", "neurons.0:3", "--json")
+    code, out, _ = cli("neurons", "show", tagger, *CORPUS, "--neuron", "neurons.0:3", "--json")
     assert json.loads(out)["axes"]["neuron"] == ["neurons.0:3"]
 
 
@@ -126,10 +102,25 @@ def test_show_writes_a_page_with_every_neuron(folder, tmp_path, monkeypatch, cap
         (("show", "--neuron", "neurons.0:999"), "there is no unit 999"),
     ],
 )
-def test_bad_input_is_one_sentence_and_writes_nothing(folder, tmp_path, monkeypatch, capfd, words, message):
+def test_bad_input_is_one_sentence_and_writes_nothing(refused, tagger, tmp_path, words, message):
     command, *rest = words
-    code, _, err = call(monkeypatch, capfd, "neurons", command, folder, *CORPUS, *rest, "-o", tmp_path / "out")
-    assert code == 2
-    assert message in err
-    assert "Traceback" not in err
+    refused("neurons", command, tagger, *CORPUS, *rest, "-o", tmp_path / "out", said=message)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("rank", "nowhere", *CORPUS, "--concept", "upos"),
+        ("show", "nowhere", *CORPUS, "--neuron", "neurons.0:3"),
+        ("survey", "nowhere", *CORPUS),
+        ("search", "nowhere", "--with", "nowhere", *CORPUS),
+        ("probe", "nowhere", *CORPUS, "--concept", "upos"),
+        ("evaluate", "nowhere", *CORPUS, "--concept", "upos"),
+        ("follow", "nowhere", "--neuron", "neurons.0:3"),
+        ("compare", "nowhere"),
+    ],
+)
+def test_a_full_folder_is_refused_before_anything_is_opened(refused, tmp_path, line):
+    (tmp_path / "kept").write_text("")
+    refused("neurons", *line, "-o", tmp_path, said="exists and is not empty")

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from pellucid.results import Result
 from tests.neurons import planted
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("model") / "tagger"
-    planted.network().save_pretrained(place)
-    planted.tokenizer().save_pretrained(place)
-    return place
-
-
-def test_a_survey_prints_counts_and_saves(cli, folder, tmp_path):
-    line = ["neurons", "survey", folder, "--corpus", "grammar:60:3", "--sites", "neurons.*", "--no-control"]
+def test_a_survey_prints_counts_and_saves(cli, tagger, tmp_path):
+    line = ["neurons", "survey", tagger, "--corpus", "grammar:60:3", "--sites", "neurons.*", "--no-control"]
     code, printed, told = cli(*line, "-o", tmp_path / "s")
     assert code == 0, told
     assert "mostly silent" in printed
@@ -31,8 +21,8 @@ def test_a_survey_prints_counts_and_saves(cli, folder, tmp_path):
     assert json.loads(printed)["kind"] == "neurons.survey"
 
 
-def test_a_neurons_page_has_its_group_and_its_effect(cli, folder, tmp_path):
-    line = ["neurons", "show", folder, "--corpus", "grammar:60:3", "--neuron", planted.names()["NOUN"], "--cut", "0.3"]
+def test_a_neurons_page_has_its_group_and_its_effect(cli, tagger, tmp_path):
+    line = ["neurons", "show", tagger, "--corpus", "grammar:60:3", "--neuron", planted.names()["NOUN"], "--cut", "0.3"]
     code, printed, told = cli(*line, "--effects", "15", "-o", tmp_path / "page")
     assert code == 0, told
     assert "without it (zero)" in printed
@@ -43,8 +33,8 @@ def test_a_neurons_page_has_its_group_and_its_effect(cli, folder, tmp_path):
     assert set(saved.table("effects").columns["replacement"].tolist()) == {"zero", "mean"}
 
 
-def test_sentence_rows_are_ranked_and_words_refused(cli, folder):
-    line = ["neurons", "rank", folder, "--corpus", "grammar:40:3", "--sites", "neurons.0", "--no-control"]
+def test_sentence_rows_are_ranked_and_words_refused(cli, tagger):
+    line = ["neurons", "rank", tagger, "--corpus", "grammar:40:3", "--sites", "neurons.0", "--no-control"]
     code, printed, told = cli(*line, "--concept", "sentence:tense", "--pooling", "sentence-max", "--json")
     assert code == 0, told
     assert set(json.loads(printed)["probeless"]["classes"]) >= {"past", "present"}

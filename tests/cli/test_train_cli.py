@@ -7,8 +7,9 @@ import json
 import pytest
 
 from pellucid.corpus import Corpus
+from pellucid.errors import TrainError
 from pellucid.model import Model
-from pellucid.train import Run
+from pellucid.train import Freeze, Run
 from pellucid.train.tasks import TASKS as TASKS_OF_LAB
 
 TINY = ["--layers", "1", "--width", "16", "--heads", "2", "--feed-forward", "32", "--length", "48", "--batch", "8"]
@@ -129,6 +130,26 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(cli, texts, tmp_path, monk
     assert told.startswith("pellucid: ")
     assert "Traceback" not in told
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ([], None),
+        (["--freeze"], Freeze(0.99, 2)),
+        (["--freeze", "--freeze-threshold", "0.9", "--freeze-patience", "3"], Freeze(0.9, 3)),
+    ],
+)
+def test_layers_are_frozen_as_asked(cli, texts, tmp_path, monkeypatch, words, rule):
+    asked: list[object] = []
+
+    def stopped(*_, freeze, **__):
+        asked.append(freeze)
+        raise TrainError("stopped")
+
+    monkeypatch.setattr("pellucid.train.train", stopped)
+    assert cli("train", "lm", "--corpus", texts / "words.txt", *TINY, *words, "-o", tmp_path / "run")[0] == 2
+    assert asked == [rule]
 
 
 def test_a_folder_of_another_version_is_refused(cli, texts, tmp_path, monkeypatch):

@@ -75,14 +75,23 @@ def test_edges_are_where_bins_change():
     assert (np.diff(inner) > 0).all()
 
 
-@pytest.mark.parametrize("order", [(0, 0), (1, 0)])
-def test_shards_and_groups_merge_to_one_pass(order):
+def test_the_pilots_grid_is_the_median_and_the_spread_about_it():
+    """In standard deviations for normal values; the mean distance where half is constant, a part of a constant."""
+    column = np.array([-4.0, -1.0, 0.0, 2.0, 9.0])  # distances 4, 1, 0, 2, 9
+    rows = {"neurons.0": np.stack([column, [3, 3, 3, 3, 8], np.full(5, -20.0)], axis=1).astype(np.float32)}
+    pilot = ClassHistograms("neurons.0", label="tag").pilot(batches_of(rows, ())[0], SETTING)
+    assert pilot.arrays["centre"].tolist() == [0, 3, -20]
+    assert pilot.arrays["scale"] == pytest.approx([1.4826 * 2, 1.0, 0.02])
+
+
+@pytest.mark.parametrize(("shards", "order"), [(3, (0, 0)), (3, (1, 0)), (1, ())])  # one shard holds all groups
+def test_shards_and_groups_merge_to_one_pass(shards, order):
     cuts, groups = (30, 60, 120, 121), (0, 0, 2, 2, 5)
     plain = ClassHistograms(tuple(WIDTHS), label="tag", bins=16)
     whole, _ = swept(plain, cuts)
-    apart, _ = swept(plain, cuts, shards=3, order=order)
+    apart, _ = swept(plain, cuts, shards=shards, order=order)
     assert np.array_equal(whole.state.arrays["counts"], apart.state.arrays["counts"])
-    kept, _ = swept(ClassHistograms(tuple(WIDTHS), label="tag", bins=16, groups=True), cuts, groups, 3, order)
+    kept, _ = swept(ClassHistograms(tuple(WIDTHS), label="tag", bins=16, groups=True), cuts, groups, shards, order)
     assert kept.groups == (0, 2, 5)
     assert kept.values == whole.values
     assert np.array_equal(kept.histograms("resid.1"), whole.histograms("resid.1"))

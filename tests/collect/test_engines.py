@@ -56,6 +56,23 @@ def test_processes_give_the_same_bytes_though_one_is_killed(tmp_path):
     assert one["pilots.safetensors"] == other["pilots.safetensors"]
 
 
+def test_every_shard_is_run_once(tmp_path, monkeypatch):
+    """Also the first, whose middle batch was the pilot."""
+    run, gather = list[int](), Runner.shard
+
+    def noted(self, shard, *arguments, **options):
+        run.append(shard.index)
+        return gather(self, shard, *arguments, **options)
+
+    monkeypatch.setattr(Runner, "shard", noted)
+    for folder in (None, tmp_path / "kept"):
+        run.clear()
+        found = sweep(reader("gpt2"), stories(25), Moments("resid.0"), folder=folder, **SMALL)
+        assert found[Moments].n == found.words
+        assert len(run) > 2
+        assert run == list(range(len(run)))
+
+
 def test_processes_without_a_folder_leave_nothing(tmp_path, monkeypatch, forked):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     model, corpus = reader("gpt2"), stories(20)

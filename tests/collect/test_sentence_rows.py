@@ -59,6 +59,17 @@ def test_rows_are_pooled_from_real_tokens_alone(model, tmp_path, pooling, specia
     assert frame["size"].tolist() == ["short", "long", "short", "long", "short"]
 
 
+@pytest.mark.parametrize("special", [False, True])
+def test_the_last_token_is_a_special_one_only_where_it_is_asked_for(tmp_path, special):
+    closed = pl.Model.load(network("bert"), tokenizer=word_tokenizer(closing=True))
+    options = {"pooling": "sentence-last", "special": special, "dtype": "float32", "progress": False}
+    rows = pl.build_store(closed, corpus(), tmp_path / "s", "resid.2", **options).layer("resid.2").numpy()
+    for row, text in zip(rows, TEXTS, strict=True):
+        own, marks = tokens(closed, text)
+        assert marks[-1]
+        assert row == pytest.approx(own[-1] if special else own[~marks][-1], abs=1e-5)
+
+
 def test_padding_never_wins_a_maximum(model, monkeypatch):
     """The trap: padding as large as can be would be every sentence's maximum."""
     real = pl.Model.run

@@ -274,6 +274,17 @@ def test_without_a_folder_nodes_wait_in_memory_while_there_is_room(room):
     tree.close()
 
 
+def test_room_is_that_of_the_nodes_that_wait():
+    """Two leaves that are merged no longer wait: their node takes the room that they had."""
+    tree = Tree(NAMED, 4, None, room=16)
+    for index in (0, 1):
+        tree.put(0, index, leaf(index))
+        assert list(tree.folder.iterdir()) == []
+    tree.put(0, 2, leaf(2))
+    assert len(list(tree.folder.iterdir())) == 1
+    tree.close()
+
+
 def test_parts_of_files_are_swept_away(tmp_path):
     (tmp_path / "n").mkdir()
     (tmp_path / "n" / ".0-1.safetensors.77.part").write_bytes(b"half")

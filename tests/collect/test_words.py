@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -179,6 +181,13 @@ def test_words_that_one_model_lacks_are_dropped_and_counted():
     assert found["n"] == [*"abc", *(str(n) for n in range(kept)), *"abc"]
     assert found["ordinal"].tolist() == [0, 1, 2, *range(3, 3 + kept), 24, 25, 26]
     assert both.record["unmatched"] == 21 - kept
+    turned = sweep([other, one], corpus, Rows(("resid.1",), ("n",)), long="truncate", **SMALL)
+    assert in_order(turned)["n"] == found["n"]
+    assert turned.record["unmatched"] == 21 - kept, "also where it is the second model that has more"
+    together = Corpus.of([replace(long, document="one"), replace(short, document="one")])
+    last = sweep([one, other], together, Rows(("resid.1",), ("n",)), long="truncate", token_budget=999)
+    assert in_order(last)["n"] == [*(str(n) for n in range(kept)), *"abc"], "the shorter one stands first in the batch"
+    np.testing.assert_allclose(in_order(last)["1:resid.1"][kept:], found["1:resid.1"][:3], atol=1e-5)
     assert (both.counts.truncated, both.counts.lost_words, both.counts.words) == (1, 21 - kept, 27)
     everything = by_hand(one, corpus, "resid.1")
     np.testing.assert_allclose(found["0:resid.1"], everything[found["ordinal"]], atol=1e-5)

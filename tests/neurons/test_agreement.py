@@ -1,4 +1,4 @@
-"""Agreement, votes, stability and findings from rankings whose scores are set by hand; forests; every known answer."""
+"""Agreement, votes, stability and findings from rankings whose scores are set by hand: every known answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy.stats import norm, t
-from sklearn.ensemble import RandomForestClassifier
 
 from pellucid import neurons
 from pellucid.neurons.judging.agreement import expected_jaccard, jaccard
@@ -41,8 +40,12 @@ def test_agreement_is_jaccard_of_the_first():
     # the first three are 11, 10, 9 and 11, 9, 8: two in common out of four
     assert found.values == pytest.approx(np.array([[1, 0.5], [0.5, 1]]))
     assert found.null[0, 1] == pytest.approx(expected_jaccard(12, 3))
-    places = found.table("neurons").columns
-    assert places["one"][[11, 0]].tolist() == [1, 12]
+    # places add up to 2 for neuron 11, 5 for 9, 7 for 8 …; 5 and 10 both have 13 and stay in the model's order
+    table = found.table("neurons")
+    assert table.axes["neuron"] == tuple(NAMES[at] for at in (11, 9, 8, 7, 6, 5, 10, 4, 3, 2, 1, 0))
+    assert table.axes["neuron"] == tuple(neurons.vote({"one": one, "other": other}).order())
+    assert table.columns["one"].tolist() == [1, 3, 4, 5, 6, 7, 2, 8, 9, 10, 11, 12]
+    assert table.columns["other"].tolist() == [1, 2, 3, 4, 5, 6, 11, 7, 8, 9, 10, 12]
     assert jaccard(["a", "b"], ["b", "c"]) == pytest.approx(1 / 3)
     assert found.low is None
 
@@ -100,27 +103,27 @@ def test_a_vote_is_bordas_count_with_shared_places():
 def test_every_class_has_a_vote_of_its_own():
     names = ("n:0", "n:1", "n:2")
     one = ranking([[3.0, 2.0, 1.0], [0.0, 1.0, 5.0], [9.0, 0.0, 1.0]], names=names)
-    forest = ranking([[1.0, -7.0, 3.0]] * 3, names=names, method="forest")
-    found = neurons.vote({"one": one, "forest": forest})
-    assert np.abs(found.values[0]) == pytest.approx([1, 0.5, 0]), "the forest has no order of a class"
+    gaussian = ranking([[1.0, -7.0, 3.0]] * 3, names=names, method="gaussian")
+    found = neurons.vote({"one": one, "gaussian": gaussian})
+    assert np.abs(found.values[0]) == pytest.approx([1, 0.5, 0]), "Gaussians have no order of a class"
     assert np.abs(found.values[1]) == pytest.approx([0, 0.5, 1])
-    # overall sums 12, 3, 7 have the places 1, 3, 2, and the forest's 3, 1, 2
+    # overall sums 12, 3, 7 have the places 1, 3, 2, and the Gaussians' 3, 1, 2
     assert found.overall.columns["score"] == pytest.approx([0.5, 0.5, 0.5])
 
 
 def test_a_method_that_tells_all_classes_at_once_has_no_order_of_one():
     values = np.tile(np.arange(12.0), (3, 1))
-    for method in ("forest", "gaussian"):
-        found = ranking(values, method=method)
-        assert found.classes_apart == ()
-        assert found.top(1) == [NAMES[11]]
-        with pytest.raises(ResultError, match=f"'{method}' tells all 3 classes apart at once, so 'c1' has no order"):
-            found.top(1, "c1")
-        with pytest.raises(ResultError, match="one size for all classes"):
-            neurons.polysemy(ranking(values[:2], method=method), 2)
-        assert ranking(values[:2], method=method).top(1, "c1") == [NAMES[11]], "of two, one class is the other's rest"
-        with pytest.raises(ResultError, match="same sizes"):
-            neurons.expert_share({"m": found})
+    found = ranking(values, method="gaussian")
+    assert found.classes_apart == ()
+    assert found.top(1) == [NAMES[11]]
+    with pytest.raises(ResultError, match="'gaussian' tells all 3 classes apart at once, so 'c1' has no order"):
+        found.top(1, "c1")
+    with pytest.raises(ResultError, match="one size for all classes"):
+        neurons.polysemy(ranking(values[:2], method="gaussian"), 2)
+    assert ranking(values[:2], method="gaussian").top(1, "c1") == [NAMES[11]], "of two, one class is the other's rest"
+    with pytest.raises(ResultError, match="same sizes"):
+        neurons.expert_share({"m": found})
+    assert ranking(values, method="forest").classes_apart == ("c0", "c1", "c2")
     assert ranking(values).classes_apart == ("c0", "c1", "c2")
 
 
@@ -248,54 +251,3 @@ def test_documents_are_drawn_again_from_one_sweep():
         neurons.resampled_stability(pl.sweep(planted.model(), text.take(30), [whole], progress=False), concept="upos")
     with pytest.raises(ResultError, match="'forest' is not made of sums"):
         neurons.resampled_stability(found, concept="upos", method="forest")
-
-
-def test_a_forest_is_scikit_learns_and_finds_the_planted_neuron():
-    text = planted.corpus().take(150)
-    found = neurons.forest(planted.model(), text, concept="upos=NOUN", sites="neurons.*", trees=30, seeds=2)
-    names = planted.names()
-    assert found.top(1) == [names["NOUN"]]
-    assert found.values[0, found.place("neuron", names["NOUN"])] > 0
-    flipped = neurons.forest(planted.model(), text, concept="upos=ADJ", sites="neurons.0", trees=30, seeds=1)
-    assert flipped.top(1) == [names["ADJ"]]
-    assert flipped.values[0, flipped.place("neuron", names["ADJ"])] < 0
-    accuracy = found.table("accuracy").columns
-    assert (accuracy["forest"] > accuracy["majority"]).all()
-    assert (accuracy["shuffled labels"] < accuracy["forest"]).all()
-    assert accuracy["selectivity"] == pytest.approx(accuracy["forest"] - accuracy["control task"])
-    assert len(set(accuracy["control task"])) == 2, "each forest has labels of its own"
-    assert found.overall.columns["score"].sum() == pytest.approx(1)
-    assert found.overall.columns["null"].max() < found.overall.columns["score"].max()
-    with pytest.raises(ResultError, match="trees=0"):
-        neurons.forest(planted.model(), text, concept="upos", trees=0)
-
-
-def test_the_gini_order_of_a_separable_case():
-    """One neuron decides, a noisy copy helps, noise does not: the forest's own importances keep that order."""
-    dice = np.random.default_rng(0)
-    goals = dice.integers(0, 2, 400)
-    rows = dice.normal(size=(400, 5))
-    rows[:, 2] = goals + 0.05 * dice.normal(size=400)
-    rows[:, 4] = goals + 0.6 * dice.normal(size=400)
-    model = RandomForestClassifier(50, random_state=0).fit(rows, goals)
-    from pellucid.neurons.probing.forest import _grown
-    from pellucid.neurons.probing.labels import Split
-    from pellucid.neurons.probing.rows import ArrayRows
-
-    class Found:
-        rows, data = None, None
-
-    fold = np.where(np.arange(400) < 300, np.arange(400) % 10, -1)
-    found = Found()
-    found.rows = ArrayRows(rows)
-    found.data = type("Data", (), {"goals": goals, "types": np.arange(400)})()
-    found.split = Split(fold < 0, fold, np.where(fold < 0, 0, -1))
-    real, shuffled, accuracy = _grown(found, 0, 50, 10_000, 0)
-    assert np.argsort(-real)[:2].tolist() == np.argsort(-model.feature_importances_)[:2].tolist() == [2, 4]
-    mine = fold > 0
-    again = RandomForestClassifier(50, random_state=0).fit(rows[mine].astype(np.float32), goals[mine])
-    assert real == pytest.approx(again.feature_importances_)
-    assert shuffled.max() < 0.4
-    assert accuracy[0] == 1.0
-    assert accuracy[3] < 0.7, "labels of words that were never seen cannot be learned"
-    assert accuracy[4] == accuracy[0] - accuracy[3]

@@ -204,6 +204,27 @@ def test_neurox_files_are_read_line_by_line(tmp_path):
         neurox_store(tmp_path / "bad.json", tmp_path / "words.txt", tmp_path / "tags.txt")
 
 
+def neurox_line(words: int, layers: int, width: int) -> str:
+    values = [{"index": at, "values": [0.5] * width} for at in range(layers)]
+    return json.dumps({"features": [{"token": "a", "layers": values} for _ in range(words)]})
+
+
+@pytest.mark.parametrize(
+    ("lines", "tags", "message"),
+    [
+        ([(2, 2, 3), (2, 2, 4)], "N V\nN V\n", "Line 2 has 2 layers and 8 neurons in all, and line 1 2 and 6"),
+        ([(2, 2, 3), (2, 3, 2)], "N V\nN V\n", "Line 2 has 3 layers and 6 neurons in all, and line 1 2 and 6"),
+        ([(2, 2, 3), (2, 2, 3)], "N V\nN V\nN V\n", "2 sentences, .*words.txt' 2 and .*tags.txt' 3; all three need"),
+    ],
+)
+def test_neurox_files_that_do_not_belong_together_are_refused(tmp_path, lines, tags, message):
+    (tmp_path / "acts.json").write_text("".join(neurox_line(*each) + "\n" for each in lines))
+    (tmp_path / "words.txt").write_text("a b\nc d\n")
+    (tmp_path / "tags.txt").write_text(tags)
+    with pytest.raises(PellucidError, match=message):
+        neurox_store(tmp_path / "acts.json", tmp_path / "words.txt", tmp_path / "tags.txt")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

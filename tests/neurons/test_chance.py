@@ -57,6 +57,13 @@ def test_chance_of_a_threshold_is_that_of_masks_of_that_size():
         assert overall[unit] == pytest.approx(np.max(best, axis=1).mean(), rel=0.05)
 
 
+def test_masks_of_both_ends_never_share_a_word():
+    """Of two words one is above and one below, so that one end always has the only word of a class."""
+    null, overall = overlap_chance(np.array([1.0]), np.array([1.0]), np.array([1, 1]), [0], 0)
+    assert null[0, 0] == pytest.approx(1.0)
+    assert overall[0] == pytest.approx(1.0)
+
+
 def test_masks_that_share_words_are_drawn_by_what_they_leave_out():
     counts = np.array([60, 40])
     null, _ = overlap_chance(np.array([80.0]), np.array([80.0]), counts, [0], 0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from pellucid import neurons
 from pellucid.collect.build import build_store
@@ -61,6 +62,14 @@ def test_the_model_loses_its_task_without_the_first_neurons(ranking):
     assert "replaced in the model" in found.done
     mean = neurons.ablated_in_model(planted.model(), text, ranking, label="upos", counts=(14,), draws=1,
                                     replacement="mean", progress=False)  # fmt: skip
+    gate = torch.ones(planted.INNER)
+    gate[[int(name.split(":")[1]) for name in ranking.order()[:14]]] = 0.0
+    rows = torch.cat([planted.model().run(sentence.text, ["neurons.0"])["neurons.0"][0] for sentence in text])
+    edits = [
+        Edit.gate("neurons.0", gate.view(1, 1, -1)),
+        Edit.add("neurons.0", ((1 - gate) * rows.mean(0))[None, None]),
+    ]
+    assert mean.values[0, 0] == pytest.approx(measuring.scores(edits)["loss"], abs=1e-5)
     assert mean.values[0, 0] > whole[0]
     assert mean.values[0, 0] != pytest.approx(top[2], abs=1e-3)
 
@@ -206,6 +215,7 @@ def test_sets_are_the_first_the_last_and_draws():
     assert [len(draw) for draw in random[1]] == [5, 5, 5]
     assert all(few == many[:2] for few, many in zip(random[0], random[1], strict=True))
     assert len({tuple(draw) for draw in random[1]}) == 3
+    assert all(sorted(draw) == order for draw in _sets(order, (10,), 3, 0)[2][0]), "no neuron is drawn twice"
     assert numbers(None, 1000) == (10, 20, 50, 100, 200, 500)
     assert numbers((7, 3, 3), 10) == (3, 7)
     for wrong in ((0,), (11,), ()):

@@ -8,7 +8,10 @@ import pytest
 import pellucid as pl
 from pellucid.corpus import Sentence
 from pellucid.errors import PellucidError
+from pellucid.heads import measured
+from pellucid.model.sites import Site
 from pellucid.neurons import explained_accuracy, iou
+from pellucid.neurons.judging.explained import _answers
 from tests.neurons import planted
 
 
@@ -47,6 +50,8 @@ def test_a_text_counts_where_it_fires_at_all():
     columns = found.table("neurons").columns
     runs = [model.run(text, ("neurons.0", "logits"), logits=True) for text in texts]
     largest = np.stack([run["neurons.0"][0].numpy().max(0) for run in runs])
+    values, _, _ = _answers(measured(model, pl.Corpus.of(made), batch=4), [Site("neurons", 0)])
+    assert np.sort(values, axis=0) == pytest.approx(np.sort(largest, axis=0), abs=1e-4)
     right = np.array([int(run["logits"][0].argmax()) == 0 for run in runs])
     fires = largest > np.quantile(largest, 0.7, axis=0, method="lower") + 1e-4
     some = fires.any(0)

@@ -185,6 +185,49 @@ def test_controls_stand_beside_the_accuracy():
     assert found.table("majority").columns["value"][0] == pytest.approx(sure, abs=0.06)
 
 
+def test_the_random_model_chooses_neurons_of_its_own(tmp_path):
+    """Its accuracy, chance and interval are those that the random model has when it is the model."""
+    text = planted.corpus().take(150)
+    settings = {"concept": "upos=NOUN,VERB", "count": 4}
+    twin = pl.Model.random_like(planted.model(), 0)
+    own, alone = (
+        pl.build_store(model, text, tmp_path / name, "neurons.0", dtype="float32", progress=False)
+        for model, name in ((planted.model(), "own"), (twin, "twin"))
+    )
+    read = neurons.gaussian(planted.model(), text, sites="neurons.0", **settings)
+    beside = neurons.gaussian(own, random=alone, **settings)
+    turned = neurons.gaussian(alone, random=own, **settings)
+    assert read.axes["measure"] == ("accuracy", "information", "random model", "control task", "selectivity")
+    for found in (read, beside):
+        at = found.place("measure", "random model")
+        for name in ("values", "null", "low", "high"):
+            assert getattr(found, name)[at].tolist() == getattr(turned, name)[0].tolist(), name
+            assert getattr(found, name)[0].tolist() == getattr(turned, name)[at].tolist(), name
+        assert found.values[0, 0] > found.values[at].max() + 0.1, "planted neurons were not there by chance"
+        assert len(found.provenance.models) == 2
+    assert read.picks == beside.picks != turned.picks
+    for how in ({}, {"preset": "neurox"}):
+        with pytest.raises(ResultError, match="no randomly initialised twin"):
+            neurons.gaussian(own, **settings, **how)
+        assert neurons.gaussian(own, random=alone, **settings, **how).values.shape == (5, 4)
+
+
+@pytest.mark.parametrize("changing", [0, 1, 2])
+def test_a_random_model_with_few_neurons_that_change(changing):
+    """More than change cannot be chosen there, and tell no more; none tell as much as the most frequent class."""
+    rows, tags, sentences = arrays()
+    store, other = stored(rows, tags, sentences), np.ones_like(rows)
+    other[:, :changing] = rows[:, 3 : 3 + changing]
+    twin = stored(other, tags, sentences)
+    twin.about["corpus"]["fingerprint"] = store.about["corpus"]["fingerprint"]
+    found = neurons.gaussian(store, concept="label", count=3, random=twin)
+    at = found.place("measure", "random model")
+    assert found.values.shape == (5, 3)
+    told = [found.table("majority").columns["value"][0], found.values[0, 0]][min(1, changing)]
+    assert found.values[at, 0] == pytest.approx(told, abs=0.01)
+    assert found.values[at, changing:] == pytest.approx(found.values[at, max(0, changing - 1)])
+
+
 def test_seeds_leave_out_other_documents_and_give_an_interval():
     rows, tags, sentences = arrays()
     one, three = (

@@ -79,3 +79,14 @@ def test_effects_stand_beside_random_neurons():
     assert "low" not in alone, "one document has no interval"
     expected = pl.neurons.ablation(planted.model(), planted.corpus().take(40), neurons=[NOUN], progress=False)
     assert table["lost"][noun][0] == pytest.approx(float(expected.overall.columns["score"][0]))
+
+
+def test_random_neurons_are_others_each_once():
+    """Where more are drawn than there are, they are all neurons of the site but the one that is asked for."""
+    corpus = planted.corpus().take(8)
+    table = effects(planted.model(), corpus, [NOUN], draws=1000).columns
+    every = pl.neurons.ablation(planted.model(), corpus, sites="neurons.0", progress=False)
+    lost = np.abs(every.overall.columns["score"])
+    at = every.place("neuron", NOUN)
+    assert table["random"][0] == pytest.approx(np.delete(lost, at).mean(), rel=1e-5)
+    assert table["larger"][0] == (np.delete(lost, at) >= lost[at]).mean()

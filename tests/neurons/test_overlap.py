@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 import pellucid as pl
-from pellucid.neurons import average_precision, bitmasks, iou, iou_table, precision
+from pellucid.neurons import array_store, average_precision, bitmasks, iou, iou_table, precision
 from pellucid.neurons.histograms import Binned
 from pellucid.neurons.overlap import Cut, binned_overlap
 from pellucid.neurons.precision import binned_precision
@@ -163,6 +163,16 @@ def _iou_without(values: np.ndarray, codes: np.ndarray, kept: np.ndarray, quanti
     limit = np.sort(values)[int(quantile * (len(values) - 1))]
     fires, own = (values > limit) & kept, (codes == 0) & kept
     return (fires & own).sum() / (fires | own).sum()
+
+
+def test_a_value_at_the_threshold_does_not_fire():
+    rows = np.array([[3.0, 2.0, 2.0, 1.0, 0.0, 2.0]]).T
+    upper, both = (
+        iou(array_store(rows, list("aabbbb")), concept="label", quantile=None, threshold=2.0, ends=ends, exact=True)
+        for ends in ("upper", "both")
+    )
+    assert upper.values[:, 0].tolist() == [1 / 2, 0.0]
+    assert both.values[:, 0].tolist() == [1 / 2, -2 / 4]
 
 
 def test_exact_precision_is_scikit_learns_on_the_stores_rows(store, matrix):

@@ -50,7 +50,8 @@ def test_an_option_reaches_every_method_that_has_it(store):
         (["forest", "iou"], {"tree": 5}, "no use for tree"),
         ("probe-l2", {"penalty": "l1"}, "no use for penalty"),
         ("probeless", {"long": "window"}, "no use for long"),
-        ("probe-l1", {"control": False}, "a probe is always trained with its controls"),
+        ("probe-l1", {"control": False}, "always have their controls"),
+        (["forest", "gaussian"], {"control": False}, "always have their controls"),
         ("probeless", {"preset": "neurox", "standardise": True}, "standardise would not be used"),
     ],
 )
@@ -89,6 +90,9 @@ def test_methods_that_read_rows_share_one_store(monkeypatch):
     assert built == [2]  # the model and its random twin, once
     alone = neurons.forest(planted.model(), text, concept="upos=NOUN", sites="neurons.0", trees=10)
     same(made["forest"], alone)
+    assert built == [2, 2]
+    neurons.rank(planted.model(), text, concept="upos=NOUN", methods="gaussian", sites="neurons.0", count=2)
+    assert built == [2, 2, 2]
     assert made["forest"].provenance.arguments["trees"] == 10
 
 

@@ -67,6 +67,8 @@ def test_classes_tell_the_planted_one(reading, rows):
     z = (values[:, 0] - values[:, 0].mean()) / values[:, 0].std()
     assert own["NOUN"]["mean z"] == pytest.approx(z[tags == "NOUN"].mean(), rel=1e-5)
     assert own["NOUN"]["words"] == int((tags == "NOUN").sum())
+    count, rest = (tags == "NOUN").sum(), ((tags != "NOUN") & (tags != "")).sum()
+    assert own["NOUN"]["chance"] == pytest.approx(np.sqrt(2 / np.pi * (1 / count + 1 / rest)))
     assert max(own.values(), key=lambda row: row["d′"])["class"] == "NOUN"
 
 

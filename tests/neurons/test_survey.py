@@ -100,3 +100,5 @@ def test_a_sweep_gives_the_same_and_refuses_what_is_missing(model, result):
         survey(model)
     with pytest.raises(PellucidError, match="no kind 'sleepy'"):
         result.of_kind("sleepy")
+    with pytest.raises(PellucidError, match="The position of every word is 1, so nothing can follow it; give more"):
+        survey(model, pl.Corpus.of(["a", "dog"]), sites="neurons.1", control=False)

@@ -337,10 +337,13 @@ def test_an_encoder_is_tuned_and_kept_and_a_classifier_is_taken_as_it_is(tmp_pat
         return setup("classify", size, asked, quiet, smoke=True)
 
     plain = given("classifier").model
+    assert given("classifier").name == "classifier"
     assert torch.equal(plain.hf.classifier.weight, own.hf.classifier.weight)
     assert not (tmp_path / "runs").exists()
     (tmp_path / "runs").mkdir()
-    tuned = given("encoder").model
+    found = given("encoder")
+    tuned = found.model
+    assert found.name == "encoder, tuned"
     assert tuned.hf.config.num_labels == 2
     log = (tmp_path / "runs" / "classify-tuning" / "log.csv").read_text().splitlines()
     assert len(log) == 2 + size.tuning  # the names of the columns, before training, and every epoch

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
+from pellucid.cli._command import under_command
 from pellucid.cli._print import console, print_json
 from pellucid.errors import PellucidError
 
@@ -23,40 +20,13 @@ if TYPE_CHECKING:
     from pellucid.model import Model
     from pellucid.results import Result
 
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", help="A folder for the results and their page; it must be new or empty.")
-]
-SourceArgument = Annotated[
-    str,
-    typer.Argument(metavar="MODEL", help="A folder, a GGUF file, a name on the Hugging Face hub, or a saved store."),
-]
-OptionalCorpus = Annotated[
-    str | None,
-    typer.Option("--corpus", metavar="FILE", help="What the model reads: a file, FIRST+SECOND, or grammar[:COUNT]."),
-]
 
+def check_out(out: Path | None) -> None:
+    """Raises where results are to be saved and cannot be."""
+    from pellucid.saving import check_free
 
-@dataclass(frozen=True)
-class Scoring:
-    """Options of single methods, named as they name them; what no chosen method has is refused."""
-
-    quantile: Annotated[float | None, typer.Option(help="iou: neurons fire above this quantile (default: .95).")] = None
-    threshold: Annotated[float | None, typer.Option(help="iou: neurons fire above this value instead.")] = None
-    ends: Annotated[
-        str | None, typer.Option(help="iou, precision: both ends of the values, or upper alone (default: both).")
-    ] = None
-    exact: Annotated[
-        bool, typer.Option("--exact", help="iou, precision: from the values themselves, read into a store.")
-    ] = False
-    standardise: Annotated[
-        bool, typer.Option("--standardise", help="probeless: divide by each neuron's standard deviation.")
-    ] = False
-
-    def given(self) -> dict[str, Any]:
-        """The options that were given."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        made = {name: value for name, value in told.items() if value is not None and value is not False}
-        return {"quantile": None, **made} if "threshold" in made else made
+    if out is not None:
+        check_free(out)
 
 
 def source_of(
@@ -74,20 +44,17 @@ def source_of(
     return opening.open(name), shape.open(corpus)
 
 
-def reading(source: object, methods: list[str], running: sweeping.Running, long: str) -> dict[str, Any]:
+def reading(
+    source: object, methods: list[str], running: sweeping.Running | None = None, long: str = "window"
+) -> dict[str, Any]:
     """How a model reads the text, as `rank` takes it; a store was read already, and ablation runs a task."""
     from pellucid.model import Model
     from pellucid.neurons import RANKINGS
 
-    given = {name: value for name, value in asdict(running).items() if value != getattr(sweeping.Running(), name)}
+    usual = asdict(sweeping.Running())
+    given = {} if running is None else {key: value for key, value in asdict(running).items() if value != usual[key]}
     reads = isinstance(source, Model) and any(name in RANKINGS and RANKINGS[name].reads for name in methods)
     return {**given, "long": long} if reads else given
-
-
-def under_command(made: Mapping[str, Result]) -> dict[str, Any]:
-    """The results with the command that made them."""
-    command = shlex.join(["pellucid", *sys.argv[1:]])
-    return {name: replace(each, provenance=replace(each.provenance, command=command)) for name, each in made.items()}
 
 
 def give(
@@ -97,15 +64,16 @@ def give(
     *,
     model: str,
     about: str,
+    headings: Mapping[str, str] | None = None,
     tell: Callable[[str, Any], None] | None = None,
     dump: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> None:
-    """Saves results and their page, all or nothing, and prints them."""
+    """Saves results and their page, all or nothing, and prints them; `headings` are those of the page."""
     from pellucid.cli._result import print_result
     from pellucid.report.neuron_results import write_results
 
-    told = under_command(made)
-    page = None if out is None else write_results(out, told, model=model, about=about)
+    told = {name: under_command(each) for name, each in made.items()}
+    page = None if out is None else write_results(out, told, model=model, about=about, headings=headings)
     if json:
         print_json({name: dict(dump(each) if dump else each.to_json()) for name, each in told.items()})
         return

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid import __version__
+from pellucid.cli._command import command_line
 from pellucid.saving import check_free, write_folder
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def save_run(folder: Path, model: Model, text: str, run: Run, edits: list[Any]) 
         "kind": "run",
         "axes": {name: _axes(name, value.dim()) for name, value in arrays.items()},
         "provenance": {
-            "command": shlex.join(["pellucid", *sys.argv[1:]]),
+            "command": command_line(),
             "model": model.name,
             "attention": model.attention,
             "text": text,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +18,15 @@ if TYPE_CHECKING:
 
 DATA = "PELLUCID_DATA"
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to make; it must be new or empty.")]
+Data = Annotated[
+    Path | None, typer.Option(help="The folder with ud_english_ewt (default: where PELLUCID_DATA points).")
+]
 Source = Annotated[Path | None, typer.Option("--from", metavar="FOLDER", help="Only draw the numbers in this folder.")]
+CasesSource = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FOLDER", help="Only draw the numbers in this folder: a page's, or its runs."),
+]
+Runs = Annotated[Path | None, typer.Option(help="Where work is kept, to go on later (default: OUT-runs).")]
 
 
 def scale_of(*, quick: bool, smoke: bool) -> str:
@@ -30,11 +36,6 @@ def scale_of(*, quick: bool, smoke: bool) -> str:
     if quick and smoke:
         raise StudyError("--quick and --smoke ask for different sizes of the study; give one of them.")
     return "quick" if quick else "smoke" if smoke else "full"
-
-
-def command_line() -> str:
-    """The command as it was typed."""
-    return shlex.join(["pellucid", *sys.argv[1:]])
 
 
 def data_folder(given: Path | None, *parts: str) -> Path | None:

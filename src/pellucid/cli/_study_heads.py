@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pellucid.cli import _options as options
+from pellucid.cli._command import command_line
 from pellucid.cli._print import console, print_json
-from pellucid.cli._study import Out, claims_told, command_line, data_folder, print_claims, runs_folder, scale_of, tell
+from pellucid.cli._study import (
+    CasesSource,
+    Out,
+    Runs,
+    claims_told,
+    data_folder,
+    print_claims,
+    runs_folder,
+    scale_of,
+    tell,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,13 +53,8 @@ def heads(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Tiny networks and generated texts, to see that everything works.")
     ] = False,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FOLDER", help="Only draw the cases in this folder: a page's, or its runs."),
-    ] = None,
-    runs: Annotated[
-        Path | None, typer.Option(help="Where finished cases are kept, to go on later (default: OUT-runs).")
-    ] = None,
+    source: CasesSource = None,
+    runs: Runs = None,
     device: options.Device = None,
     seed: Annotated[int, typer.Option(min=0, help="Of gates, tuning, samples and random networks.")] = 0,
     json: options.Json = False,

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pellucid.cli import _options as options
+from pellucid.cli._command import command_line
 from pellucid.cli._print import console, print_json
-from pellucid.cli._study import Out, claims_told, command_line, data_folder, print_claims, runs_folder, scale_of, tell
+from pellucid.cli._study import (
+    CasesSource,
+    Data,
+    Out,
+    Runs,
+    claims_told,
+    data_folder,
+    print_claims,
+    runs_folder,
+    scale_of,
+    tell,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +36,7 @@ pellucid study identifiability --from told-runs -o told"""
 
 def identifiability(
     out: Out,
-    data: Annotated[
-        Path | None, typer.Option(help="The folder with ud_english_ewt (default: where PELLUCID_DATA points).")
-    ] = None,
+    data: Data = None,
     models: Annotated[
         str | None,
         typer.Option(
@@ -38,13 +48,8 @@ def identifiability(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="A few generated sentences, to see that everything works.")
     ] = False,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FOLDER", help="Only draw the numbers in this folder: a page's, or its runs."),
-    ] = None,
-    runs: Annotated[
-        Path | None, typer.Option(help="Where finished models are kept, to go on later (default: OUT-runs).")
-    ] = None,
+    source: CasesSource = None,
+    runs: Runs = None,
     device: options.Device = None,
     seed: Annotated[int, typer.Option(min=0, help="Of random networks, directions and perceptrons.")] = 0,
     json: options.Json = False,
@@ -64,27 +69,26 @@ def identifiability(
     if source is not None:
         cases = read_cases(source)
     else:
-        from pellucid.studies.identifiability.cases import MODELS, named_models
-        from pellucid.studies.identifiability.running import compute
-
-        kept, chosen = runs_folder(out, runs), named_models(MODELS if models is None else models)
-        with options.resumable(kept):
-            compute(
-                kept,
-                chosen,
-                data=data_folder(data),
-                scale=scale,
-                device=device,
-                seed=seed,
-                say=console(stderr=True).print,
-            )
-        cases = tuple(case for case in read_cases(kept) if case.name in chosen)
+        given = {"data": data_folder(data), "scale": scale, "device": device, "seed": seed}
+        cases = _computed(runs_folder(out, runs), models, given)
     page = write_page(cases, out, command=command_line())
     if json:
         _print_json(cases, page)
         return
     print_claims(claims(cases))
     tell(page)
+
+
+def _computed(kept: Path, models: str | None, given: dict[str, Any]) -> tuple[Case, ...]:
+    """The models asked for, each kept in a folder once it is finished."""
+    from pellucid.studies.identifiability.cases import MODELS, named_models
+    from pellucid.studies.identifiability.running import compute
+    from pellucid.studies.identifiability.tables import read_cases
+
+    chosen = named_models(MODELS if models is None else models)
+    with options.resumable(kept):
+        compute(kept, chosen, say=console(stderr=True).print, **given)
+    return tuple(case for case in read_cases(kept) if case.name in chosen)
 
 
 def _print_json(cases: Sequence[Case], page: Path) -> None:

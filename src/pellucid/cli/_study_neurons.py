@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pellucid.cli import _options as options
+from pellucid.cli._command import command_line
 from pellucid.cli._print import console, print_json
-from pellucid.cli._study import Out, claims_told, command_line, data_folder, print_claims, runs_folder, scale_of, tell
+from pellucid.cli._study import (
+    CasesSource,
+    Data,
+    Out,
+    Runs,
+    claims_told,
+    data_folder,
+    print_claims,
+    runs_folder,
+    scale_of,
+    tell,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,20 +39,13 @@ def neurons(
         list[str] | None,
         typer.Option(metavar="MODEL", help="A model; may be repeated (default: zoo:mlm, zoo:lm and zoo:tagger)."),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="The folder with ud_english_ewt (default: where PELLUCID_DATA points).")
-    ] = None,
+    data: Data = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small samples: about a minute with the zoo.")] = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Few generated sentences, to see that everything works.")
     ] = False,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FOLDER", help="Only draw the models in this folder: a page's, or its runs."),
-    ] = None,
-    runs: Annotated[
-        Path | None, typer.Option(help="Where finished models are kept, to go on later (default: OUT-runs).")
-    ] = None,
+    source: CasesSource = None,
+    runs: Runs = None,
     device: options.Device = None,
     seed: Annotated[int, typer.Option(min=0, help="Of splits, probes, draws and random networks.")] = 0,
     json: options.Json = False,
@@ -60,28 +65,27 @@ def neurons(
     if source is not None:
         cases = read_cases(source)
     else:
-        from pellucid.studies.neurons.cases import ZOO, case_names
-        from pellucid.studies.neurons.running import compute
-
-        kept, wanted = runs_folder(out, runs), model or list(ZOO)
-        with options.resumable(kept):
-            compute(
-                kept,
-                models=wanted,
-                data=data_folder(data),
-                scale=scale,
-                device=device,
-                seed=seed,
-                say=console(stderr=True).print,
-            )
-        names = case_names(wanted)
-        cases = tuple(case for case in read_cases(kept) if case.name in names)
+        given = {"data": data_folder(data), "scale": scale, "device": device, "seed": seed}
+        cases = _computed(runs_folder(out, runs), model, given)
     page = write_page(cases, out, command=command_line())
     if json:
         _print_json(cases, page)
         return
     print_claims(claims(cases))
     tell(page)
+
+
+def _computed(kept: Path, models: list[str] | None, given: dict[str, Any]) -> tuple[Case, ...]:
+    """The models asked for, each kept in a folder once it is finished."""
+    from pellucid.studies.neurons.cases import ZOO, case_names
+    from pellucid.studies.neurons.running import compute
+    from pellucid.studies.neurons.tables import read_cases
+
+    wanted = models or list(ZOO)
+    with options.resumable(kept):
+        compute(kept, models=wanted, say=console(stderr=True).print, **given)
+    names = case_names(wanted)
+    return tuple(case for case in read_cases(kept) if case.name in names)
 
 
 def _print_json(cases: Sequence[Case], page: Path) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli import _options as options
+from pellucid.cli._command import command_line
 from pellucid.cli._print import console, print_json, print_table
-from pellucid.cli._study import Out, Source, claims_told, command_line, scale_of, tell
+from pellucid.cli._study import Out, Source, claims_told, scale_of, tell
 
 if TYPE_CHECKING:
     from pellucid.studies.qa.tables import Study

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli import _options as options
+from pellucid.cli._command import command_line
 from pellucid.cli._print import console, print_json, print_table
-from pellucid.cli._study import Out, Source, claims_told, command_line, data_folder, runs_folder, scale_of, tell
+from pellucid.cli._study import Out, Runs, Source, claims_told, data_folder, runs_folder, scale_of, tell
 
 if TYPE_CHECKING:
     from pellucid.studies.thesis.tables import Study
@@ -31,9 +32,7 @@ def thesis(
     ] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="Tiny networks, to see that everything works.")] = False,
     source: Source = None,
-    runs: Annotated[
-        Path | None, typer.Option(help="Where the two trainings are kept, to go on later (default: OUT-runs).")
-    ] = None,
+    runs: Runs = None,
     device: options.Device = None,
     seed: Annotated[int, typer.Option(min=0, help="Of both trainings.")] = 0,
     json: options.Json = False,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import typer
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
+from pellucid.cli._command import command_line
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 
@@ -62,7 +61,6 @@ def dynamics(
     json: options.Json = False,
 ) -> None:
     """See how a network learned: when each layer became what it is, its layers at single epochs, and its heads."""
-    from pellucid.errors import TrainError
     from pellucid.report.dynamics import write_dynamics
     from pellucid.saving import check_free
     from pellucid.similarity.metrics import chosen
@@ -72,10 +70,7 @@ def dynamics(
     check_free(out)
     clear_beside(out)
     scores = [metric.name for metric in chosen(metrics)]
-    if len(runs) > 2:
-        raise TrainError(f"{len(runs)} runs were given; one or two can be looked at together.")
-    if exact != (corpus is not None):
-        raise TrainError("--exact runs checkpoints over the validation text again: give it together with --corpus.")
+    _check(runs, exact=exact, corpus=corpus)
     text = None if corpus is None else shape.open(corpus)
     opened = [Dynamics.open(run) for run in runs]
     notes: list[str] = []
@@ -90,20 +85,32 @@ def dynamics(
     with careful(say):
         learned = _gathered(opened, text, scores, shown, shown if epochs else None, True if intervals else None)
     learned = replace(learned, heads=_heads(opened[0], sentence, pictured)) if heads else learned
-    command = shlex.join(["pellucid", *sys.argv[1:]])
-    one = opened[0]
-    words = f"{one.words:,} sampled words" if text is None else "all words"
-    about = (
-        f"How each layer came to be what it is, over {words} of {one.looks.about['corpus']['name']}; epochs "
-        f"{one.epochs[0]} to {one.epochs[-1]}."
-    )
-    title = " and ".join(each.name for each in opened)
-    page = write_dynamics(out, learned, title=title, about=about, notes=notes, command=command)
+    title, about = " and ".join(each.name for each in opened), _about(opened[0], sampled=text is None)
+    page = write_dynamics(out, learned, title=title, about=about, notes=notes, command=command_line())
     if json:
         print_json(_told(learned))
         return
     _print_curves(learned.curves)
     console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+def _check(runs: Sequence[str], *, exact: bool, corpus: str | None) -> None:
+    """Raises where there are too many runs, or one of --exact and --corpus stands alone."""
+    from pellucid.errors import TrainError
+
+    if len(runs) > 2:
+        raise TrainError(f"{len(runs)} runs were given; one or two can be looked at together.")
+    if exact != (corpus is not None):
+        raise TrainError("--exact runs checkpoints over the validation text again: give it together with --corpus.")
+
+
+def _about(run: Dynamics, *, sampled: bool) -> str:
+    """What the page is about: the words and epochs that it compares."""
+    words = f"{run.words:,} sampled words" if sampled else "all words"
+    return (
+        f"How each layer came to be what it is, over {words} of {run.looks.about['corpus']['name']}; epochs "
+        f"{run.epochs[0]} to {run.epochs[-1]}."
+    )
 
 
 def _gathered(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,8 +11,23 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
 from pellucid.cli._careful import careful
+from pellucid.cli._command import command_line, under_command
 from pellucid.cli._groups import spread
-from pellucid.cli._neuron_results import OptionalCorpus, Out, Scoring, SourceArgument, give, reading, source_of
+from pellucid.cli._neuron_options import (
+    ConceptOption,
+    Control,
+    Methods,
+    OptionalCorpus,
+    Out,
+    Pooling,
+    Scoring,
+    Seed,
+    SitesOption,
+    SourceArgument,
+    group,
+)
+from pellucid.cli._neuron_rankings import first_of, print_ranking, ranking_told
+from pellucid.cli._neuron_results import check_out, give, reading, source_of
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -30,39 +42,13 @@ pellucid neurons rank kept-store --concept upos=NOUN --method iou --exact --quan
 SHOW = """Examples: pellucid neurons show zoo:tagger --corpus grammar:300 --neuron neurons.1:5 ;
 pellucid neurons show zoo:tagger --corpus grammar:300 --concept upos=NOUN --top 6 -o neurons"""
 
-ConceptOption = Annotated[
-    str,
-    typer.Option(
-        help="upos, upos=NOUN, upos=NOUN,VERB, words:FILE, pattern:REGEX, property:length, pair:overlap, arc:nsubj, "
-        "sentence:label."
-    ),
-]
-Methods = Annotated[list[str] | None, typer.Option("--method", help="How to rank (may be repeated).")]
-SitesOption = Annotated[list[str] | None, typer.Option(help="Sites (may be repeated; default: resid.* and neurons.*).")]
-Pooling = Annotated[
-    str,
-    typer.Option(
-        help="What a row is: a word from its sub-words (mean, first, last), or a whole sentence (sentence-mean, "
-        "sentence-max, sentence-first, sentence-last)."
-    ),
-]
 _CONTEXTS = 5
-Seed = Annotated[int, typer.Option(help="Seed of the control model and of all draws.")]
+"""Contexts that are printed of a neuron."""
 
 
 def register(app: typer.Typer) -> None:
     group(app).command(name="rank", epilog=RANK)(spread(rank))
     group(app).command(name="show", epilog=SHOW)(spread(show))
-
-
-def group(app: typer.Typer) -> typer.Typer:
-    """The group of commands about neurons, which several modules fill; made where it is not there yet."""
-    made = [each.typer_instance for each in app.registered_groups if each.name == "neurons"]
-    if made and made[0] is not None:
-        return made[0]
-    new = typer.Typer(help="Find the neurons that carry a concept, and see what they respond to.", no_args_is_help=True)
-    app.add_typer(new, name="neurons")
-    return new
 
 
 def rank(
@@ -73,7 +59,7 @@ def rank(
     sites: SitesOption = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons to print of each method.")] = 15,
     out: Out = None,
-    control: Annotated[bool, typer.Option(help="Read the text with a randomly initialised model too.")] = True,
+    control: Control = True,
     pooling: Pooling = "mean",
     preset: Annotated[str | None, typer.Option(help="neurox: that library's own arithmetic, of a store.")] = None,
     seed: Seed = 0,
@@ -91,10 +77,8 @@ def rank(
     """
     from pellucid.neurons import Concept
     from pellucid.neurons import rank as ranked
-    from pellucid.saving import check_free
 
-    if out is not None:
-        check_free(out)
+    check_out(out)
     asked, methods = Concept.parse(concept), method or ["probeless"]
     source, read = source_of(model, corpus, shape, opening)
     with careful():
@@ -113,7 +97,7 @@ def rank(
         )
     about = f"Neurons ranked for {asked.name}."
     give(made, out, json, model=model, about=about, tell=lambda _, each: print_ranking(each, top),
-         dump=lambda each: _told(each, top))  # fmt: skip
+         dump=lambda each: ranking_told(each, top))  # fmt: skip
 
 
 def show(
@@ -126,9 +110,7 @@ def show(
     method: Methods = None,
     sites: SitesOption = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons to show of the first ranking.")] = 8,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A folder for the page; it must be new or empty.")
-    ] = None,
+    out: Out = None,
     cut: Annotated[float, typer.Option(help="Neurons of a site go together while 1 − |ρ| is at most this.")] = 0.5,
     effects: Annotated[
         int, typer.Option(min=0, help="Sentences on which each neuron is ablated, beside random ones; 0: none.")
@@ -145,39 +127,26 @@ def show(
     from pellucid.errors import PellucidError
     from pellucid.neurons import rank as ranked
     from pellucid.neurons import read as read_neurons
-    from pellucid.saving import check_free
 
     if not neuron and concept is None:
         raise PellucidError("Name the neurons to show (--neuron neurons.3:17), or a concept whose first ones to show.")
-    if out is not None:
-        check_free(out)
+    check_out(out)
     text, opened = shape.open(corpus), opening.open(model)
+    rankings: dict[str, Ranking] = {}
+    if concept is not None:
+        methods = method or ["probeless"]
+        how = reading(opened, methods, running, long)
+        with careful():
+            rankings = ranked(opened, text, concept=concept, methods=methods, sites=sites, seed=seed, **how)
+    names = neuron or first_of(next(iter(rankings.values())), top)
     settings: dict[str, Any] = {**asdict(running), "long": long}
-    with careful():
-        rankings = (
-            {}
-            if concept is None
-            else ranked(
-                opened,
-                text,
-                concept=concept,
-                methods=method or ["probeless"],
-                sites=sites,
-                seed=seed,
-                **reading(opened, method or ["probeless"], running, long),
-            )
-        )
-    first = next(iter(rankings.values()), None)
-    names = list(neuron or []) or (first.top(min(top, len(first.neurons))) if first is not None else [])
     result = read_neurons(opened, text, neurons=names, concept=concept, cut=cut, seed=seed, **settings)
-    result = _with_effects(result, opened, text.take(effects) if effects else None, seed)
-    command = shlex.join(["pellucid", *sys.argv[1:]])
-    result = replace(result, provenance=replace(result.provenance, command=command))
+    result = under_command(_with_effects(result, opened, text.take(effects) if effects else None, seed))
     page = None
     if out is not None:
         from pellucid.report.neurons import write_neurons
 
-        page = write_neurons(out, result, rankings, model=opened.name, command=command)
+        page = write_neurons(out, result, rankings, model=opened.name, command=command_line())
     if json:
         print_json(result.to_json())
         return
@@ -226,66 +195,3 @@ def _print_neuron(result: NeuronReading, name: str) -> None:
         console().print(f"goes with {mates[0]['size'] - 1} of its site: {told}", markup=False)
     for row in [row for row in result.rows_of("contexts", name) if row["end"] == "largest"][:_CONTEXTS]:
         console().print(f"  {row['activation']:8.3f}  {row['left']}[{row['word']}]{row['right']}", markup=False)
-
-
-def _told(result: Ranking, top: int) -> dict[str, object]:
-    """The first neurons of a ranking as JSON holds them, across classes and for every class."""
-    names = result.top(min(top, len(result.neurons)))
-    return {
-        "title": result.title,
-        "concept": result.concept,
-        "chance": result.chance,
-        "resampled": result.resampled,
-        "neurons": [_row(result, name, None) for name in names],
-        "classes": {
-            cls: [_row(result, name, cls) for name in result.top(min(top, len(result.neurons)), cls)]
-            for cls in result.classes_apart
-        },
-    }
-
-
-def _row(result: Ranking, name: str, cls: str | None) -> dict[str, object]:
-    """One neuron's numbers, for a class or across classes."""
-    place = result.place("neuron", name)
-    if cls is None:
-        return {"neuron": name, **{part: float(column[place]) for part, column in result.overall.columns.items()}}
-    at = result.place("class", cls), place
-    parts = {"score": result.values, "null": result.null, "low": result.low, "high": result.high}
-    return {"neuron": name, **{part: float(array[at]) for part, array in parts.items() if array is not None}}
-
-
-def print_ranking(result: Ranking, top: int) -> None:
-    """The first neurons across classes, and the first of every class."""
-    names = result.top(min(top, len(result.neurons)))
-    columns = [name for name in ("score", "null", "low", "high") if name in result.overall.columns]
-    rows = [
-        [name, *(f"{_row(result, name, None)[column]:.4g}" for column in columns), _best(result, name)]
-        for name in names
-    ]
-    heads = ["chance" if name == "null" else name for name in columns]
-    print_table(["neuron", *heads, "best class"], rows, title=result.title, right=heads)
-    few = [
-        [cls, ", ".join(_signed(result, name, cls) for name in result.top(min(5, len(result.neurons)), cls))]
-        for cls in result.classes_apart
-    ]
-    if few:
-        print_table(["class", "its first neurons (− is silent for it)"], few)
-    console().print(f"score: {result.score}")
-    if result.null is not None:
-        console().print(f"chance: {result.chance}")
-    console().print(f"interval: {result.resampled}")
-
-
-def _best(result: Ranking, name: str) -> str:
-    import numpy as np
-
-    if not result.classes_apart:
-        return "all at once"
-    place = result.place("neuron", name)
-    best = int(np.abs(result.values[:, place]).argmax())
-    return f"{'+' if result.values[best, place] >= 0 else '−'} {result.classes[best]}"
-
-
-def _signed(result: Ranking, name: str, cls: str) -> str:
-    negative = result.values[result.place("class", cls), result.place("neuron", name)] < 0
-    return f"{'−' if negative else ''}{name}"

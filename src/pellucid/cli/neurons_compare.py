@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +12,10 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
-from pellucid.cli._neuron_results import OptionalCorpus, Out, give, reading
+from pellucid.cli._neuron_options import Class, Methods, OptionalCorpus, Out, Pooling, Seed, SitesOption, group
+from pellucid.cli._neuron_rankings import saved
+from pellucid.cli._neuron_results import check_out, give, reading
 from pellucid.cli._print import console
-from pellucid.cli._sweeping import Running
-from pellucid.cli.neurons import Methods, Pooling, Seed, SitesOption, group
 from pellucid.errors import PellucidError, listing
 
 if TYPE_CHECKING:
@@ -27,9 +27,21 @@ if TYPE_CHECKING:
 COMPARE = """Examples: pellucid neurons compare ranked/probeless ranked/iou -o compared ; pellucid neurons compare
 --model zoo:tagger --corpus grammar:300 --concept upos --method probeless --method iou --method precision --parts 4 ;
 pellucid neurons compare one-model/precision other-model/precision"""
-RESULT = "result.json"
 USUAL = ("probeless", "selectivity", "iou", "precision")
 """Methods that are compared unless some are named: those that need one pass."""
+TOGETHER = {
+    "agreement": "Agreement of the rankings",
+    "vote": "A vote of all rankings",
+    "experts": "Experts of single classes",
+}
+"""Headings of what all rankings tell together."""
+APART = {
+    "stability": "stability over documents",
+    "where": "its first neurons by site",
+    "spread": "neurons per class",
+    "polysemy": "classes per neuron",
+}
+"""Headings of what every ranking or method tells for itself, after its name."""
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +59,7 @@ def compare(
     method: Methods = None,
     sites: SitesOption = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons that count as the first ones.")] = 50,
-    cls: Annotated[str | None, typer.Option("--class", help="Compare the orders of this class.")] = None,
+    cls: Class = None,
     bar: Annotated[float, typer.Option(help="Average precision from which a neuron is an expert.")] = 0.9,
     parts: Annotated[
         int, typer.Option(min=0, help="With --model: rank so many disjoint parts of the documents too; 0: none.")
@@ -64,10 +76,7 @@ def compare(
 
     Agreement and the vote need rankings of the same neurons; shares of experts, those by average precision.
     """
-    from pellucid.saving import check_free
-
-    if out is not None:
-        check_free(out)
+    check_out(out)
     if bool(rankings) == (model is not None):
         raise PellucidError("Give folders of saved rankings, or --model, --corpus and --concept to rank now; not both.")
     with careful():
@@ -84,33 +93,12 @@ def compare(
         made = compared(found, again, top=top, cls=cls, bar=bar, seed=seed)
     about = f"{len(found)} rankings compared: {listing(found, most=20)}."
     models = dict.fromkeys(each.provenance.models[0]["name"] for each in found.values())
-    give(made, out, json, model=" and ".join(models), about=about)
+    give(made, out, json, model=" and ".join(models), about=about, headings=_headings([*found, *again]))
 
 
-def saved(folders: list[Path]) -> dict[str, Ranking]:
-    """Saved rankings by the end of their path that tells them apart; a folder may hold several."""
-    from pellucid.neurons import Ranking
-    from pellucid.results import Result
-
-    places: list[Path] = []
-    for folder in folders:
-        held = [folder] if (folder / RESULT).is_file() else sorted(each.parent for each in folder.glob(f"*/{RESULT}"))
-        if not held:
-            raise PellucidError(f"There is no saved ranking in {str(folder)!r}; make one with neurons rank -o.")
-        places += held
-    found = {place: Result.load(place) for place in places}
-    kept = {place: each for place, each in found.items() if isinstance(each, Ranking)}
-    others = [str(place) for place in folders if place in found and place not in kept]
-    if others or not kept:
-        raise PellucidError(
-            f"{listing(others) or 'What was given'} is no ranking; rankings are what neurons rank saves."
-        )
-    short = {place: place.name for place in kept}
-    if len(set(short.values())) < len(short):
-        short = {place: "-".join(place.resolve().parts[-2:]) for place in kept}
-    if len(set(short.values())) < len(short):
-        raise PellucidError(f"Two rankings are called {listing(short.values())}; give each once.")
-    return {short[place]: each for place, each in kept.items()}
+def _headings(names: Iterable[str]) -> dict[str, str]:
+    """The headings of all that rankings of these names can tell."""
+    return {**TOGETHER, **{f"{name}-{part}": f"{name}: {told}" for name in names for part, told in APART.items()}}
 
 
 def _ranked(
@@ -119,7 +107,7 @@ def _ranked(
     """Rankings of all documents by method, and those of disjoint parts of them (without a control model each)."""
     from pellucid.neurons import RANKINGS, rank
 
-    how = {**settings, **reading(model, methods, Running(), "window")}
+    how = {**settings, **reading(model, methods)}
     found = rank(model, corpus, concept=concept, methods=methods, **how)
     if parts < 2:
         return found, {}

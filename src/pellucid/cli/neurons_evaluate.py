@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +15,20 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
-from pellucid.cli._neuron_results import Out, give, reading
+from pellucid.cli._neuron_options import (
+    Class,
+    ConceptOption,
+    Epochs,
+    Fewest,
+    Methods,
+    Out,
+    Pooling,
+    Seed,
+    SitesOption,
+    group,
+)
+from pellucid.cli._neuron_results import check_out, give, reading
 from pellucid.cli._print import console
-from pellucid.cli._sweeping import Running
-from pellucid.cli.neurons import ConceptOption, Methods, Pooling, Seed, SitesOption, group
 from pellucid.errors import PellucidError, listing
 
 if TYPE_CHECKING:
@@ -37,6 +47,16 @@ pellucid neurons evaluate zoo:mlm --corpus dev.conllu --concept upos --method pr
 WAYS = ("model", "probe", "anew", "layers", "sites")
 USUAL = ("model", "probe", "anew", "sites")
 """Ways of judging unless some are named; that in the model falls away, with a word, where it has no task."""
+HEADINGS = {
+    "ranking": "The ranking",
+    "model": "Its neurons removed in the model",
+    "probe": "Its neurons removed in a probe",
+    "anew": "Probes trained anew on some of its neurons",
+    "sites": "Its first neurons by site",
+    "layers": "A probe for every site",
+    "agreement": "Agreement of the rankings",
+}
+"""Headings of what is told of a ranking, and of several."""
 FIRST = 50
 """Neurons that count as the first ones where sites and rankings are compared."""
 
@@ -54,8 +74,8 @@ class Training:
     l1: Annotated[float, typer.Option(min=0, help="Weight of Σ|w| on the mean loss.")] = 1e-3
     l2: Annotated[float, typer.Option(min=0, help="Weight of Σw²/2 on the mean loss.")] = 1e-3
     seeds: Annotated[int, typer.Option(min=1, max=10, help="Probes, each without another tenth of the documents.")] = 3
-    epochs: Annotated[int, typer.Option(min=1, help="The most passes over the words.")] = 60
-    fewest: Annotated[int, typer.Option(min=2, help="Words that a class needs; rarer ones are left out.")] = 20
+    epochs: Epochs = 60
+    fewest: Fewest = 20
 
 
 def probe(
@@ -74,10 +94,8 @@ def probe(
 ) -> None:
     """Train a linear probe of a concept, beside majority, a random model and a control task."""
     from pellucid.neurons import probe as probed
-    from pellucid.saving import check_free
 
-    if out is not None:
-        check_free(out)
+    check_out(out)
     read, opened = shape.open(corpus), opening.open(model)
     with careful():
         found = probed(
@@ -85,14 +103,9 @@ def probe(
             read,
             concept=concept,
             sites=sites,
-            penalty=training.penalty,
-            l1=training.l1,
-            l2=training.l2,
-            seeds=training.seeds,
-            epochs=training.epochs,
-            fewest=training.fewest,
             pooling=pooling,
             seed=seed,
+            **asdict(training),
         )
     about = f"What a probe of {concept} tells from the neurons over {read.name}."
     give({"probe": found, "ranking": found.ranking()}, out, json, model=model, about=about)
@@ -108,12 +121,12 @@ class Judging:
     ] = None
     draws: Annotated[int, typer.Option(min=1, help="Draws of random neurons.")] = 3
     replacement: Annotated[str, typer.Option(help="In the model: neurons become zero, or their mean.")] = "zero"
-    cls: Annotated[str | None, typer.Option("--class", help="Judge the order of this class (default: overall).")] = None
+    cls: Class = None
     modelled: Annotated[
         int, typer.Option(min=0, help="Sentences on which neurons are removed in the model; 0: all that judge.")
     ] = 200
-    epochs: Annotated[int, typer.Option(min=1, help="The most passes of a probe over the words.")] = 60
-    fewest: Annotated[int, typer.Option(min=2, help="Words that a class needs; rarer ones are left out.")] = 20
+    epochs: Epochs = 60
+    fewest: Fewest = 20
 
 
 def evaluate(
@@ -145,11 +158,9 @@ def evaluate(
     """
     from pellucid.neurons import agreement, rank
     from pellucid.neurons.ranking import by_site
-    from pellucid.saving import check_free
 
     chosen = _ways(ways)
-    if out is not None:
-        check_free(out)
+    check_out(out)
     read = shape.open(corpus)
     if next(iter(read.shard(1, 2)), None) is None:
         raise PellucidError(
@@ -161,7 +172,7 @@ def evaluate(
     with careful():
         found = rank(
             opened, read.shard(0, 2), concept=concept, methods=methods, sites=sites, pooling=pooling, seed=seed,
-            **reading(opened, methods, Running(), "window"),
+            **reading(opened, methods),
         )  # fmt: skip
         first = next(iter(found.values()))
         judge = _Judge(opened, read.shard(1, 2), concept, list(by_site(first.neurons)), pooling, seed, judging,
@@ -173,8 +184,18 @@ def evaluate(
             made = judge.all_results(found, chosen)
     if len(found) > 1:
         made["agreement"] = agreement(found, k=min(FIRST, len(first.neurons)), cls=judging.cls)
-    give(made, out, json, model=model, about=f"Rankings of neurons for {concept}, made on one half of the documents of "
-         f"{read.name} and judged on the other.")  # fmt: skip
+    about = (
+        f"Rankings of neurons for {concept}, made on one half of the documents of {read.name} and judged on the other."
+    )
+    give(made, out, json, model=model, about=about, headings=_headings(found))
+
+
+def _headings(found: Iterable[str]) -> dict[str, str]:
+    """The headings of what can be told of rankings of these names, of one alone or of several."""
+    several = {
+        f"{name}-{way}": f"{name}: {told[0].lower()}{told[1:]}" for name in found for way, told in HEADINGS.items()
+    }
+    return {**HEADINGS, **several}
 
 
 def _ways(given: str | None) -> list[str]:

@@ -9,10 +9,10 @@ import typer
 
 from pellucid.cli import _options as options
 from pellucid.cli._groups import spread
-from pellucid.cli._neuron_results import Out, give
+from pellucid.cli._neuron_options import Class, Out, group
+from pellucid.cli._neuron_rankings import first_of, saved
+from pellucid.cli._neuron_results import check_out, give
 from pellucid.cli._print import console, print_table
-from pellucid.cli.neurons import group
-from pellucid.cli.neurons_compare import saved
 from pellucid.errors import PellucidError
 from pellucid.written import number
 
@@ -35,7 +35,7 @@ def follow(
     neuron: Annotated[list[str] | None, typer.Option(help="A neuron, as neurons.3:17 (may be repeated).")] = None,
     ranking: Annotated[Path | None, typer.Option(help="A saved ranking, whose first neurons are followed.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons of the ranking.")] = 4,
-    cls: Annotated[str | None, typer.Option("--class", help="The class of the ranking (default: overall).")] = None,
+    cls: Class = None,
     stimuli: Annotated[
         list[str] | None,
         typer.Option(help="number, negation or intensifiers (may be repeated; default: all three)."),
@@ -52,16 +52,13 @@ def follow(
     """Follow neurons through sentences that differ in one thing: the mean at each word, beside all kinds together."""
     from pellucid.neurons import trajectories
     from pellucid.neurons.judging.trajectories import TEMPLATES
-    from pellucid.saving import check_free
 
-    if out is not None:
-        check_free(out)
+    check_out(out)
     if template and stimuli:
         raise PellucidError("Give --stimuli that are built in, or a --template for each kind of your own; not both.")
     names = list(neuron or [])
     if ranking is not None:
-        found = next(iter(saved([ranking]).values()))
-        names += found.top(min(top, len(found.neurons)), cls)
+        names += first_of(next(iter(saved([ranking]).values())), top, cls)
     if not names:
         raise PellucidError("Name the neurons to follow (--neuron neurons.3:17), or a saved --ranking.")
     own = {"templates": _kinds(template)} if template else {name: name for name in stimuli or TEMPLATES}

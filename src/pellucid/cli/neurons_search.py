@@ -12,8 +12,9 @@ from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
-from pellucid.cli._neuron_results import Out, give
-from pellucid.cli.neurons import Seed, group, print_ranking
+from pellucid.cli._neuron_options import Out, Seed, group
+from pellucid.cli._neuron_rankings import print_ranking
+from pellucid.cli._neuron_results import check_out, give
 from pellucid.errors import PellucidError, listing
 
 SEARCH = """Examples: pellucid neurons search zoo:lm --with zoo:mlm --corpus grammar:300 ;
@@ -52,14 +53,12 @@ def search(
     from pellucid.model import Model
     from pellucid.neurons import search as searched
     from pellucid.neurons.methods import SEARCHES
-    from pellucid.saving import check_free
 
     scores = list(dict.fromkeys(score or ["maxcorr"]))
     unknown = [name for name in scores if name not in SEARCHES]
     if unknown:
         raise PellucidError(f"There is no search by {listing(unknown)}; there are {listing(SEARCHES)}.")
-    if out is not None:
-        check_free(out)
+    check_out(out)
     read = shape.open(corpus)
     models = [opening.open(name) for name in (model, *others)]
     models += [Model.random_like(each, seed) for each in models[1:]] if control else []

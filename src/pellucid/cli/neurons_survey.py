@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +11,11 @@ import typer
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
+from pellucid.cli._command import under_command
 from pellucid.cli._groups import spread
+from pellucid.cli._neuron_options import Control, Seed, SitesOption, group
+from pellucid.cli._neuron_results import check_out
 from pellucid.cli._print import console, print_json, print_table
-from pellucid.cli.neurons import Seed, SitesOption, group
 
 if TYPE_CHECKING:
     from pellucid.neurons import NeuronSurvey
@@ -33,8 +33,10 @@ def survey(
     corpus: corpora.CorpusOption,
     sites: SitesOption = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons to name of each kind.")] = 8,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A folder for the result; it must be new.")] = None,
-    control: Annotated[bool, typer.Option(help="Read the text with a randomly initialised model too.")] = True,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder for the result; it must be new or empty.")
+    ] = None,
+    control: Control = True,
     seed: Seed = 0,
     long: sweeping.Long = "window",
     *,
@@ -45,13 +47,11 @@ def survey(
 ) -> None:
     """Count the neurons that are dead, silent, saturated, vary much or little, or follow place and frequency."""
     from pellucid.neurons import survey as surveyed
-    from pellucid.saving import check_free
 
-    if out is not None:
-        check_free(out)
+    check_out(out)
     read, opened = shape.open(corpus), opening.open(model)
-    result = surveyed(opened, read, sites=sites, control=control, seed=seed, long=long, **asdict(running))
-    result = replace(result, provenance=replace(result.provenance, command=shlex.join(["pellucid", *sys.argv[1:]])))
+    how = {**asdict(running), "long": long}
+    result = under_command(surveyed(opened, read, sites=sites, control=control, seed=seed, **how))
     if out is not None:
         result.save(out)
     if json:

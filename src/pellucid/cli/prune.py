@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
+from pellucid.cli._command import command_line
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 from pellucid.written import number
@@ -47,6 +46,40 @@ class Training:
     seed: Annotated[int, typer.Option(min=0, help="Of gates and of random orders.")] = 0
 
 
+@dataclass(frozen=True)
+class Choosing:
+    """How many heads are kept, and what their choice is held against."""
+
+    heads: Annotated[
+        int | None, typer.Option(min=0, help="Keep at most so many heads (with grouped queries: query heads).")
+    ] = None
+    keep: Annotated[
+        float | None,
+        typer.Option(help="Or: as few as keep this share of what the model is better than chance (default: 0.95)."),
+    ] = None
+    order: Annotated[
+        str | None,
+        typer.Option(help="All heads with commas, the most important first (default: gradient importance)."),
+    ] = None
+    functions: Annotated[
+        Path | None,
+        typer.Option(help="A saved heads.functions result: survivors are counted by function."),
+    ] = None
+    draws: Annotated[int, typer.Option(min=1, help="Random orders to compare with.")] = 5
+
+    def given(self) -> dict[str, Any]:
+        """The choice as `heads.prune` takes it."""
+        from pellucid.heads import HeadFunctions
+
+        return {
+            "heads": self.heads,
+            "keep": self.keep,
+            "order": None if self.order is None else [name.strip() for name in self.order.split(",")],
+            "functions": None if self.functions is None else HeadFunctions.load(self.functions),
+            "draws": self.draws,
+        }
+
+
 def register(app: typer.Typer) -> None:
     app.command(name="prune", epilog=EXAMPLES)(spread(prune))
 
@@ -69,23 +102,8 @@ def prune(
     label: Annotated[str | None, typer.Option(help="The corpus's label to predict (tagger, classify, nli).")] = None,
     rows: Annotated[str, typer.Option(help="A row is one of the sentences, or a piece of the stream.")] = "sentences",
     length: Annotated[int | None, typer.Option(min=4, help="Longest row, in tokens.")] = None,
-    heads: Annotated[
-        int | None, typer.Option(min=0, help="Keep at most so many heads (with grouped queries: query heads).")
-    ] = None,
-    keep: Annotated[
-        float | None,
-        typer.Option(help="Or: as few as keep this share of what the model is better than chance (default: 0.95)."),
-    ] = None,
-    order: Annotated[
-        str | None,
-        typer.Option(help="All heads with commas, the most important first (default: gradient importance)."),
-    ] = None,
-    functions: Annotated[
-        Path | None,
-        typer.Option(help="A saved heads.functions result: survivors are counted by function."),
-    ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Random orders to compare with.")] = 5,
     *,
+    choosing: Choosing,
     training: Training,
     shape: corpora.CorpusShape,
     opening: options.Opening,
@@ -95,15 +113,15 @@ def prune(
 
     The folder gets the smaller model (model, for Model.load), the result (result) and a page (page/pruning.html).
     """
-    from pellucid.heads import GateSettings, HeadFunctions
+    from pellucid.heads import GateSettings
     from pellucid.heads import prune as find
 
     read = shape.open(corpus)
-    known = None if functions is None else HeadFunctions.load(functions)
+    chosen = choosing.given()
     settings = GateSettings(**vars(training))
     others = [None if each is None else shape.open(each) for each in (valid, test)]
     opened = opening.open(model)
-    command = shlex.join(["pellucid", *sys.argv[1:]])
+    command = command_line()
     with options.resumable(out):
         result = find(
             opened,
@@ -112,17 +130,13 @@ def prune(
             settings=settings,
             valid=others[0],
             test=others[1],
-            order=None if order is None else [name.strip() for name in order.split(",")],
-            functions=known,
-            draws=draws,
-            keep=keep,
-            heads=heads,
             folder=out,
             label=label,
             rows=rows,
             length=length,
             progress=True,
             command=command,
+            **chosen,
         )
     _finish(opened, result, out, command, json=json)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +11,14 @@ import typer
 
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
+from pellucid.cli._command import command_line
 from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 from pellucid.errors import TrainError
 from pellucid.written import number
 
 if TYPE_CHECKING:
-    from pellucid.train import Run
+    from pellucid.train import Freeze, Run
 
 EXAMPLES = """Examples: pellucid train lm --corpus grammar:2000 --epochs 5 -o my-lm ;
 pellucid train tagger --corpus en_ewt-ud-train.conllu --valid en_ewt-ud-dev.conllu --label upos -o my-tagger ;
@@ -63,6 +62,25 @@ class Learning:
     seed: Annotated[int | None, typer.Option(help="Of weights, order and dropout.")] = None
 
 
+@dataclass(frozen=True)
+class Freezing:
+    """When layers are no longer trained."""
+
+    freeze: Annotated[bool, typer.Option("--freeze", help="Freeze layers that have settled.")] = False
+    freeze_threshold: Annotated[
+        float, typer.Option(help="With --freeze: the similarity (CKA) of its last looks at which a layer has settled.")
+    ] = 0.99
+    freeze_patience: Annotated[
+        int, typer.Option(help="With --freeze: epochs over which a layer must be that similar.")
+    ] = 2
+
+    def asked(self) -> Freeze | None:
+        """The rule, where one is asked for."""
+        from pellucid.train import Freeze
+
+        return Freeze(self.freeze_threshold, self.freeze_patience) if self.freeze else None
+
+
 def register(app: typer.Typer) -> None:
     app.command(name="train", epilog=EXAMPLES)(spread(train))
 
@@ -90,36 +108,24 @@ def train(
     watch: Annotated[
         bool, typer.Option("--watch/--no-watch", help="Keep what `pellucid dynamics` compares, after every epoch.")
     ] = True,
-    freeze: Annotated[bool, typer.Option("--freeze", help="Freeze layers that have settled.")] = False,
-    freeze_threshold: Annotated[
-        float, typer.Option(help="With --freeze: the similarity (CKA) of its last looks at which a layer has settled.")
-    ] = 0.99,
-    freeze_patience: Annotated[
-        int, typer.Option(help="With --freeze: epochs over which a layer must be that similar.")
-    ] = 2,
+    *,
+    freezing: Freezing,
     track: Annotated[
         list[str] | None, typer.Option(help="Also track with tensorboard or mlflow (may be repeated).")
     ] = None,
     device: options.Device = None,
     precision: Annotated[str, typer.Option(help="auto (bfloat16 on a GPU), float32 or bfloat16.")] = "auto",
-    *,
     network: Network,
     learning: Learning,
     shape: corpora.CorpusShape,
     json: options.Json = False,
 ) -> None:
     """Train a small transformer and keep its log, its checkpoints and what it was like after every epoch."""
-    from pellucid.train import Freeze, settings_for
+    from pellucid.train import settings_for
     from pellucid.train import train as run_training
 
-    changes = {**_given(network), **_given(learning)}
-    if label is not None:
-        changes["label"] = label
-    if source is not None:
-        changes["source"] = source
-    if no_mask:
-        changes["mask"] = False
-    settings = settings_for(task, preset, **changes)
+    own = {"label": label, "source": source, "mask": False if no_mask else None}
+    settings = settings_for(task, preset, **_given({**vars(network), **vars(learning), **own}))
     splits = [None if spec is None else shape.open(spec) for spec in (corpus, valid, test)]
     assert splits[0] is not None
     with options.resumable(out):
@@ -131,12 +137,12 @@ def train(
             test=splits[2],
             checkpoints=_epochs(checkpoints),
             watch=watch,
-            freeze=Freeze(freeze_threshold, freeze_patience) if freeze else None,
+            freeze=freezing.asked(),
             trackers=track or (),
             device=device,
             precision=precision,
             progress=True,
-            command=shlex.join(["pellucid", *sys.argv[1:]]),
+            command=command_line(),
         )
     _draw(run)
     if json:
@@ -192,8 +198,9 @@ def _draw(run: Run) -> None:
     write_file(run.folder / "curves.png", drawn.getvalue())
 
 
-def _given(group: Any) -> dict[str, Any]:
-    return {each.name: value for each in fields(group) if (value := getattr(group, each.name)) is not None}
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that were given; the preset has the others."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _epochs(text: str) -> str | list[int]:

@@ -108,7 +108,33 @@ _ELECTRA_HEAD = Head("generator_lm_head", "generator_predictions.dense", "genera
 _LM = Head("lm_head")
 
 
+def _berts() -> dict[str, Row]:
+    """BERT, and the families that changed little about it."""
+    longformer = replace(_bert("longformer"), scale="one", window="longformer")
+    deberta = replace(_bert("deberta"), content="deberta.encoder.layer.{}.attention.self")
+    mpnet = replace(
+        _bert("mpnet"),
+        attn_out="mpnet.encoder.layer.{}.attention.attn.o",
+        attn_norm="mpnet.encoder.layer.{}.attention.LayerNorm",
+        bias="mpnet.encoder.relative_attention_bias",
+        bias_distance=128,
+    )
+    return {
+        "bert": _single(_bert("bert"), _BERT_HEAD),
+        "roberta": _single(_bert("roberta"), _ROBERTA_HEAD),
+        "xlm-roberta": _single(_bert("roberta"), _ROBERTA_HEAD),
+        "camembert": _single(_bert("roberta"), _ROBERTA_HEAD),
+        "ernie": _single(_bert("ernie"), _BERT_HEAD),
+        "electra": _single(_bert("electra"), _ELECTRA_HEAD),
+        "longformer": _single(longformer, _ROBERTA_HEAD),
+        "deberta": _single(deberta, _BERT_HEAD),
+        "deberta-v2": _single(deberta, _BERT_HEAD),
+        "mpnet": _single(mpnet, _ROBERTA_HEAD),
+    }
+
+
 def _encoders() -> dict[str, Row]:
+    """Encoders with names of their own for the parts of a block."""
     albert_layer = "albert.encoder.albert_layer_groups.0.albert_layers.0"  # one block, run in every layer
     albert = Stack(
         "post",
@@ -153,26 +179,7 @@ def _encoders() -> dict[str, Row]:
         final_norm="model.final_norm",
         window="centred",
     )
-    longformer = replace(_bert("longformer"), scale="one", window="longformer")
-    deberta = replace(_bert("deberta"), content="deberta.encoder.layer.{}.attention.self")
-    mpnet = replace(
-        _bert("mpnet"),
-        attn_out="mpnet.encoder.layer.{}.attention.attn.o",
-        attn_norm="mpnet.encoder.layer.{}.attention.LayerNorm",
-        bias="mpnet.encoder.relative_attention_bias",
-        bias_distance=128,
-    )
     return {
-        "bert": _single(_bert("bert"), _BERT_HEAD),
-        "roberta": _single(_bert("roberta"), _ROBERTA_HEAD),
-        "xlm-roberta": _single(_bert("roberta"), _ROBERTA_HEAD),
-        "camembert": _single(_bert("roberta"), _ROBERTA_HEAD),
-        "ernie": _single(_bert("ernie"), _BERT_HEAD),
-        "electra": _single(_bert("electra"), _ELECTRA_HEAD),
-        "longformer": _single(longformer, _ROBERTA_HEAD),
-        "deberta": _single(deberta, _BERT_HEAD),
-        "deberta-v2": _single(deberta, _BERT_HEAD),
-        "mpnet": _single(mpnet, _ROBERTA_HEAD),
         "albert": _single(
             albert,
             Head("predictions.decoder", "predictions.dense", "predictions.LayerNorm", activation="config"),
@@ -393,4 +400,6 @@ def _encoder_decoders() -> dict[str, Row]:
     }
 
 
-ROWS: Mapping[str, Row] = MappingProxyType({**_encoders(), **_decoders(), **_llama_like(), **_encoder_decoders()})
+ROWS: Mapping[str, Row] = MappingProxyType(
+    {**_berts(), **_encoders(), **_decoders(), **_llama_like(), **_encoder_decoders()}
+)

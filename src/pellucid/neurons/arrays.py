@@ -7,7 +7,7 @@ from dataclasses import asdict
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from pellucid.collect.store import Entry, Store
 from pellucid.corpus.sentence import Sentence
 from pellucid.model.sites import Site
 from pellucid.neurons.methods import LABEL
+from pellucid.neurons.training_part import whole_of
 from pellucid.results import Array, ResultError, versions
 from pellucid.uncertainty import GROUPS
 
@@ -80,6 +81,11 @@ class ArrayStore(Store):
         told["word"] = [self._units[number].words[at] for number, at in places]
         told[labels] = [self._units[number].labels[labels][at] for number, at in places]
         return library.table({name: value for name, value in told.items() if columns is None or name in columns})
+
+
+def of_arrays(source: object) -> TypeGuard[Store]:
+    """Whether a source is arrays, or the training part of arrays: they have no model, and so no random twin."""
+    return isinstance(source, Store) and isinstance(whole_of(source), ArrayStore)
 
 
 def array_store(

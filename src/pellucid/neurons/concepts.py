@@ -195,10 +195,10 @@ class Concept:
             has = f"its values are {listing(known, most=30)}" if known else "`pellucid corpus info` tells its values"
             raise CorpusError(f"No word has {listing(absent)} for {self.about!r}; {has}.")
         if len(found) < 2:
-            raise CorpusError(
-                f"Every word of {self.name!r} is {listing(found)}, so there is nothing to tell apart; choose another "
-                "concept or corpus."
-            )
+            told = f"Every word that has {self.name!r} is {listing(found)}"
+            if self.kind not in ("label", "sentence") and set(found) <= {OTHER, self.name}:
+                told = f"{'No' if OTHER in found else 'Every'} word is in {self.name!r}"
+            raise CorpusError(f"{told}, so there is nothing to tell apart; choose another concept or corpus.")
         ordered = sorted(found, key=lambda name: (name == OTHER, self._rank(name)))
         return {name: tuple(found[name]) for name in ordered}
 

@@ -101,7 +101,8 @@ RANKINGS: dict[str, Method] = {
     ),
     "forest": Method(
         "Gini importance in random forests",
-        "share of the forest's gain in purity at splits by the neuron; the sign is that of the class's mean",
+        "share of the forest's gain in purity at splits by the neuron, of which each class has its part; the sign is "
+        "that of the class's mean",
         "the same in a forest of shuffled labels",
         "pellucid.neurons.probing.forest:forest",
         pooled=True,

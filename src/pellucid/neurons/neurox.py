@@ -42,13 +42,21 @@ def neurox_store(activations: str | Path, words: str | Path, labels: str | Path,
                 f"Line {line + 1} has {len(matrix)} activations, {counts[0]} words and {counts[1]} labels; each word "
                 "needs one of each, in the tokenisation that the activations were extracted with."
             )
+        if parts and (layers, matrix.shape[1]) != (depth, parts[0].shape[1]):
+            raise CorpusError(
+                f"Line {line + 1} has {layers} layers and {matrix.shape[1]} neurons in all, and line 1 {depth} and "
+                f"{parts[0].shape[1]}; extract all sentences from the same layers of one model."
+            )
         parts.append(matrix)
         named += texts[line]
         told += tags[line]
         owner += [line] * len(matrix)
         depth = layers
-    if not parts or len(parts) != len(texts):
-        raise CorpusError(f"{str(activations)!r} has {len(parts)} sentences and {str(words)!r} {len(texts)}.")
+    if not parts or not len(parts) == len(texts) == len(tags):
+        raise CorpusError(
+            f"{str(activations)!r} has {len(parts)} sentences, {str(words)!r} {len(texts)} and {str(labels)!r} "
+            f"{len(tags)}; all three need the same sentences, one on each line."
+        )
     return array_store(
         np.concatenate(parts),
         told,

@@ -50,8 +50,8 @@ def rank(
 ) -> dict[str, Ranking]:
     """Rankings by several methods, by the method's name; all that need one pass share it, all others one store.
 
-    `control` reads the text with a randomly initialised twin too; a probe always has its controls. `pooling` makes rows
-    of words (mean, first, last of their sub-words) or of whole sentences (sentence-mean, -max, -first, -last).
+    `control` reads the text with a randomly initialised twin too, which probes, forests and Gaussians always have.
+    `pooling` makes rows of words (mean, first, last of their sub-words) or of whole sentences (sentence-mean, -max …).
     `options` are those of the methods (quantile, exact, standardise, trees …), each for all methods that have it, and
     with a model those of `sweep`; one that nothing here would use is refused. `exact=True` with a model reads it into a
     temporary store. Where `ablation` is among several methods and no sites are named, all rank the MLP units alone.
@@ -66,7 +66,7 @@ def rank(
     if preset is not None:
         return _preset(source, preset, names, asked, sites, seed, options)
     own, read = _dealt(options, names, source)
-    _check_control(names, control)
+    _check_control(source, names, control)
     sites = _in_common(source, names, sites)
     streamed = [name for name in names if RANKINGS[name].gather is not None and not own[name].get("exact")]
     stored = [name for name in names if RANKINGS[name].pooled or own[name].get("exact")]
@@ -145,9 +145,11 @@ def _dealt(options: Options, names: Sequence[str], source: Any) -> tuple[dict[st
     return own, {option: options[option] for option in reading if option in options}
 
 
-def _check_control(names: Sequence[str], control: bool) -> None:
-    if not control and all(name.startswith("probe-") for name in names):
-        raise ResultError("control=False leaves nothing out: a probe is always trained with its controls.")
+def _check_control(source: Any, names: Sequence[str], control: bool) -> None:
+    from pellucid.collect.found import Found
+
+    if not control and not isinstance(source, Found) and all(RANKINGS[name].pooled for name in names):
+        raise ResultError("control=False leaves nothing out: probes, forests and Gaussians always have their controls.")
 
 
 def _in_common(source: Any, names: Sequence[str], sites: Sites) -> Sites:
@@ -198,7 +200,7 @@ def _rows(
     if not names or not isinstance(source, Model) or corpus is None:
         yield source, corpus
         return
-    twin = any(name.startswith("probe-") for name in names)
+    twin = any(RANKINGS[name].pooled for name in names)
     models = [source, Model.random_like(source, seed)] if twin else [source]
     whole = is_whole(pooling)
     theirs = {name for name in signature(build_store).parameters if name not in ("folder", "dtype", "part")}

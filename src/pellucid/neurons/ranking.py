@@ -12,7 +12,7 @@ from pellucid.errors import listing
 from pellucid.results import Array, Result, ResultError, Table
 
 BY = ("absolute", "signed")
-TOGETHER = ("forest", "gaussian")
+TOGETHER = ("gaussian",)
 """Methods that tell all classes apart at once: a neuron's score has one size in all of them, and only signs differ."""
 OVERALL = ("score", "null", "low", "high")
 """Columns of the table `overall`; `low` and `high` are there where the result has an interval."""

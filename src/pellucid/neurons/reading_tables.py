@@ -113,7 +113,10 @@ def histograms(data: Traced) -> Table:
 
 
 def class_rows(data: Traced, concept: Concept) -> Table:
-    """Mean z of every class and how far it lies from all other words (d′), for every neuron."""
+    """Mean z of every class, how far it lies from all other words (d′), and the size of d′ by chance, by neuron.
+
+    Chance is that of `selectivity`, √(2/π·(1/n + 1/n_rest)): labels dealt out at random.
+    """
     ready = concept.prepared(data.sentences.values())
     known = {number: ready.of(sentence) for number, sentence in data.sentences.items()}
     places = zip(data.sentence.tolist(), data.position.tolist(), strict=True)
@@ -124,8 +127,9 @@ def class_rows(data: Traced, concept: Concept) -> Table:
     for unit, name in enumerate(data.neurons):
         for cls in classes:
             own, rest = data.z[values == cls, unit], data.z[labelled & (values != cls), unit]
-            rows.append((name, cls, len(own), float(own.mean()), _apart(own, rest)))
-    return _rows(("neuron", "class", "words", "mean z", "d′"), rows)
+            chance = float(np.sqrt(2 / np.pi * (1 / len(own) + 1 / len(rest))))
+            rows.append((name, cls, len(own), float(own.mean()), _apart(own, rest), chance))
+    return _rows(("neuron", "class", "words", "mean z", "d′", "chance"), rows)
 
 
 def _apart(own: Array, rest: Array) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from pellucid.errors import listing
 from pellucid.neurons.class_sums import ClassSums, sums_of
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.ranking import neuron_names
@@ -161,6 +162,9 @@ def _followed(
     for name in FOLLOWED:
         concept = Concept.property(name)
         view, _ = view_of(found, ClassMoments, concept, sites)
+        if len(view.values) < 2:
+            told = listing(view.values) or "unknown"
+            raise ResultError(f"The {name} of every word is {told}, so nothing can follow it; give more text.")
         grouping = concept.grouped(view.label, view.values)
         sums = sums_of(view if without is None else view.without(without), keys, grouping)
         places = [view.columns.slices[view.keys.index(key)] for key in keys]

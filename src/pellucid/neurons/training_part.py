@@ -28,6 +28,11 @@ def training_part(store: Store, *, concept: str | Concept, test: float = 0.2, fe
     return _TrainingPart(store, ~np.isin(data.units, data.units[dealt.test]), dealt.mark)
 
 
+def whole_of(store: Store) -> Store:
+    """The store that a training part is of; any other as it is."""
+    return store._store if isinstance(store, _TrainingPart) else store  # pyright: ignore[reportPrivateUsage]
+
+
 class _TrainingPart(Store):
     """Some rows of another store, those in `kept` [rows]; sentences of the others are left out whole."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.report.cells import resampling
 from pellucid.report.html import Cell, Row, interval, number, share
 from pellucid.report.sheet import WIDTH, Sheet
 
@@ -42,9 +43,7 @@ def show_changed(sheet: Sheet, result: FunctionsChanged) -> None:
     )
     _shares(sheet, result)
     _heads(sheet, result)
-    sheet.note(
-        f"Chance: {result.chance}; a half has less text, so that it is rather too high. Interval: {result.resampled}."
-    )
+    sheet.note(f"Chance: {result.chance}; a half has less text, so that it is rather too high. {resampling(result)}.")
     sheet.facts([(name, phrase) for name, phrase in result.measures.items()])
 
 
@@ -137,7 +136,7 @@ def show_reach(sheet: Sheet, result: AttentionReach) -> None:
     sheet.figure(
         result.plot(width=WIDTH),
         name="reachable",
-        caption=f"Every head. Chance: {result.chance}. Interval: {result.resampled}.",
+        caption=f"Every head. Chance: {result.chance}. {resampling(result)}.",
         alt="Maps of layers by heads, one for each measure.",
     )
     means = np.nanmean(result.values, axis=2), np.nanmean(result.null, axis=2)

@@ -9,6 +9,7 @@ from pellucid.report.html import Cell, interval, number
 
 if TYPE_CHECKING:
     from pellucid.results import Result
+    from pellucid.uncertainty import Interval
 
 Place = tuple[int, ...]
 
@@ -38,3 +39,9 @@ def beside(result: Result, place: Place, *, write: Callable[[float], str] = numb
         Cell(interval_at(result, place, write=write), low),
         Cell("not known" if chance is None else write(chance), chance),
     )
+
+
+def resampling(result: Result | Interval) -> str:
+    """What intervals come from, or why there is none, to stand in a caption."""
+    told = result.resampled
+    return f"N{told[1:]}" if told.startswith("no interval") else f"Interval: {told}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pellucid.report.cells import beside
+from pellucid.report.cells import beside, resampling
 from pellucid.report.comparison import show_grid
 from pellucid.report.html import number, share
 from pellucid.report.page import Written, page
@@ -115,7 +115,7 @@ def _show_curve(sheet: Sheet, result: Convergence) -> None:
     sheet.figure(
         result.plot(width=WIDTH),
         name=name,
-        caption=f"Interval: {result.resampled}. Chance: {result.chance}.",
+        caption=f"{resampling(result)}. Chance: {result.chance}.",
         alt=f"Curves of {measure} with the last epoch, a line for each of {len(layers)} layers.",
     )
     random = result.tables.get("random model")
@@ -161,7 +161,7 @@ def _show_between(sheet: Sheet, result: EpochByEpoch) -> None:
     sheet.figure(
         result.plot(width=WIDTH),
         name=name,
-        caption=f"Interval: {result.resampled}. Chance: {result.chance}.",
+        caption=f"{resampling(result)}. Chance: {result.chance}.",
         alt=f"Curves of {measure} between two runs, a line for each of {len(layers)} layers.",
     )
     rows = [

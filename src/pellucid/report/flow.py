@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.identifiability.notes import notes_of
-from pellucid.report.cells import beside
+from pellucid.report.cells import beside, resampling
 from pellucid.report.html import Cell, number, share
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
@@ -132,7 +132,7 @@ def show_agreement(sheet: Sheet, result: FlowAgreement) -> None:
     sheet.figure(
         result.plot(width=WIDTH),
         name="agreement",
-        caption=f"Means over positions. Chance: {result.chance}. Interval: {result.resampled}. Grey: maps that look at "
+        caption=f"Means over positions. Chance: {result.chance}. {resampling(result)}. Grey: maps that look at "
         "no weights.",
         alt="A line over layers for every method, its rank correlation with hidden token attribution.",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pellucid.report.cells import beside
+from pellucid.report.cells import beside, resampling
 from pellucid.report.head_examples import Shown, write_examples
 from pellucid.report.html import Cell, Row, element, joined, number
 from pellucid.report.page import Written, page
@@ -202,7 +202,7 @@ def show_statistics(sheet: Sheet, result: HeadStatistics) -> None:
     sheet.table(
         ["measure", "head", *numbers],
         rows,
-        caption=f"Every number of these maps. Interval: {result.resampled}. "
+        caption=f"Every number of these maps. {resampling(result)}. "
         + " ".join(f"{name}: {phrase}." for name, phrase in result.measures.items()),
         right=numbers,
         fold="All numbers of these maps",

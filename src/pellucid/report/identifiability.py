@@ -10,7 +10,7 @@ import numpy as np
 
 from pellucid.identifiability.notes import notes_of
 from pellucid.report.attention_weights import show_changed, show_reach, show_second
-from pellucid.report.cells import beside
+from pellucid.report.cells import beside, resampling
 from pellucid.report.html import Cell, interval, number, share
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
@@ -55,7 +55,7 @@ def show_attention(sheet: Sheet, result: AttentionIdentifiability) -> None:
     sheet.figure(
         result.plot(width=WIDTH),
         name="attention",
-        caption=f"Every head. Chance: {result.chance}. Interval: {result.resampled}.",
+        caption=f"Every head. Chance: {result.chance}. {resampling(result)}.",
         alt="Maps of layers by heads, one for each measure.",
     )
     table = result.table("lengths")
@@ -95,7 +95,7 @@ def show_tokens(sheet: Sheet, result: TokenIdentifiability) -> None:
     sheet.figure(
         result.plot(width=WIDTH),
         name="tokens",
-        caption=f"Share of tokens that are found again. Chance: {result.chance}. Interval: {result.resampled}, with "
+        caption=f"Share of tokens that are found again. Chance: {result.chance}. {resampling(result)}, with "
         "the maps as they are.",
         alt="A curve over layers for every map and distance.",
     )
@@ -148,7 +148,7 @@ def show_mixing(sheet: Sheet, result: TokenMixing, *, distances: bool = True) ->
     sheet.figure(
         result.plot(width=WIDTH),
         name="mixing",
-        caption=f"Chance: {result.chance}. Interval: {result.resampled}.",
+        caption=f"Chance: {result.chance}. {resampling(result)}.",
         alt="A curve over layers for every measure.",
     )
     _by_layer(sheet, result, "mixing")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pellucid.report.cells import beside
+from pellucid.report.cells import beside, resampling
 from pellucid.report.html import element, interval, joined
 from pellucid.report.page import Written, page
 from pellucid.report.pruning import article
@@ -36,7 +36,7 @@ def show_importance(sheet: Sheet, result: HeadImportance, *, name: str = "import
         result.plot(width=WIDTH),
         name=name,
         caption=f"Every head by every method; 1 to 3 are the first heads. Chance: {result.chance}. "
-        f"Interval: {result.resampled}.",
+        f"{resampling(result)}.",
         alt="Maps of layers by heads, one for each method, coloured by importance.",
     )
     numbers = ["value", "95% interval", "chance"]

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pellucid.neurons import Ranking
-from pellucid.report.cells import beside
+from pellucid.neurons import NeuronSurvey, Ranking
+from pellucid.report.cells import beside, resampling
 from pellucid.report.html import Cell, Row, element, number
 from pellucid.report.neurons import draw_ranking
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
+from pellucid.report.survey import draw_survey
 from pellucid.saving import whole_folder
 
 if TYPE_CHECKING:
@@ -24,8 +25,13 @@ CELLS, ROWS = 240, 40
 """The most numbers of a result, and rows of a table, that the page shows; files hold all."""
 
 
-def write_results(folder: Path, results: Mapping[str, Result], *, model: str, about: str) -> Path:
-    """A folder with every result under its name, and neurons.html that shows them; whole or not at all."""
+def write_results(
+    folder: Path, results: Mapping[str, Result], *, model: str, about: str, headings: Mapping[str, str] | None = None
+) -> Path:
+    """A folder with every result under its name, and neurons.html that shows them; whole or not at all.
+
+    Sections are headed by the names of results, or by what `headings` has for them.
+    """
     with whole_folder(folder) as work:
         written: list[Written] = []
         for name, result in results.items():
@@ -33,7 +39,7 @@ def write_results(folder: Path, results: Mapping[str, Result], *, model: str, ab
             sheet = Sheet(work)
             sheet.files.append(f"{name}/")
             show_result(sheet, result, name=name)
-            written.append(Written.filled(name, explained(result), sheet))
+            written.append(Written.filled((headings or {}).get(name, name), explained(result), sheet))
         (work / "neurons.html").write_text(page(model, about, (), written), encoding="utf-8")
     return folder / "neurons.html"
 
@@ -51,10 +57,13 @@ def show_result(sheet: Sheet, result: Result, *, name: str) -> None:
     if isinstance(result, Ranking):
         draw_ranking(sheet, result, name=name)
         return
+    if isinstance(result, NeuronSurvey):
+        draw_survey(sheet, result, name=name)
+        return
     sheet.figure(
         result.plot(width=WIDTH),
         name=name,
-        caption=f"Grey: {result.chance}. Interval: {result.resampled}.",
+        caption=f"Grey: {result.chance}. {resampling(result)}.",
         alt=result.title,
     )
     if result.measures:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.report.html import Cell, Html, Row, element, joined, number, share
+from pellucid.report.cells import beside, resampling
+from pellucid.report.html import Cell, Html, Row, element, interval, joined, number, share
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from pellucid.neurons import NeuronReading, Ranking
 
 EXPLANATION = "Which neurons carry the concept, how surely, and what chance and an untrained model give."
-LISTED, LINES = 30, 8
-"""Neurons of a ranking that the page lists, and contexts that it shows of each end."""
+LISTED, FIRSTS, LINES = 30, 4, 8
+"""Neurons of a ranking that the page lists, and of each class, and contexts that it shows of each end."""
+_COLUMNS = {"score": "score", "chance": "null", "95% from": "low", "to": "high"}
 _DEEPEST = 4.0
 """Standard deviations at which the colour of a word is deepest."""
 
@@ -31,72 +33,61 @@ def show_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
 
 def draw_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
     """What a page shows of a ranking."""
-    sheet.text(f"{result.title}. Every score is {result.score}.")
+    sheet.text(f"The score of a neuron: {result.score}.")
+    warned = "The best of many neurons look better than they are"
+    warned += ": the untrained model shows by how much." if "random model" in result.tables else "."
     sheet.figure(
         result.plot(width=WIDTH),
         name=name,
-        caption=f"The most important of {len(result.neurons):,} neurons. Grey: {result.chance}. Interval: "
-        f"{result.resampled}. The best of many neurons look better than they are: the control shows by how much.",
+        caption=f"The most important of {len(result.neurons):,} neurons. Grey: {result.chance}. {resampling(result)}. "
+        f" {warned}",
         alt=f"Bars: the most important neurons for {result.concept}.",
     )
-    columns = [column for column in ("score", "null", "low", "high") if column in result.overall.columns]
-    places = [result.place("neuron", neuron) for neuron in result.order()[:LISTED]]
-    control = result.tables.get("random model")
-    rows: list[Row] = []
-    for place in places:
-        best = int(np.abs(result.values[:, place]).argmax())
-        told = [_cell(float(result.overall.columns[column][place])) for column in columns]
-        other = [] if control is None else [_cell(float(np.abs(control.columns["value"][:, place]).max()))]
-        sign = "fires for" if result.values[best, place] >= 0 else "is silent for"
-        rows.append(
-            (Cell(element("code", result.neurons[place]), place), *told, *other, f"{sign} {result.classes[best]}")
-        )
-    heads = ["chance" if column == "null" else column for column in columns]
-    heads += [] if control is None else ["untrained model's best class"]
-    sheet.table(
-        ["neuron", *heads, "best class"],
-        rows,
-        caption="The first neurons across classes.",
-        name=f"{name}_first",
-        right=heads,
-        fold=f"The first {len(rows)} neurons",
-    )
+    _firsts(sheet, result, name)
+    if result.concept and result.classes_apart:
+        _firsts_of_classes(sheet, result, name)
+
+
+def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
+    """The first neurons across classes with the class of each; those of a search with what they are found in."""
+    columns = {shown: result.overall.columns[key] for shown, key in _COLUMNS.items() if key in result.overall.columns}
+    if not result.concept and "random model" in result.tables:  # one score, which is the overall one
+        columns["in random models"] = result.table("random model").columns["value"][0]
     if "matches" in result.tables:
-        _matches(sheet, result, name)
-        return
-    counts = _words(result)
-    firsts: list[Row] = [
-        (
-            cls,
-            element("code", ", ".join(result.top(min(6, len(result.neurons)), cls))),
-            *([Cell(f"{counts[cls]:,}", counts[cls])] if counts else []),
-        )
-        for cls in result.classes_apart
-    ]
-    if firsts:
-        sheet.table(
-            ["class", "first neurons", *(["words"] if counts else [])],
-            firsts,
-            caption="The first neurons of every class, by the size of the score.",
-            name=f"{name}_classes",
-            right=["words"],
-        )
+        columns |= {key: part.ravel() for key, part in result.table("matches").columns.items()}
+    rows: list[Row] = []
+    for neuron in result.order()[:LISTED]:
+        place = result.place("neuron", neuron)
+        told = [_cell(float(part[place])) if part.dtype.kind == "f" else str(part[place]) for part in columns.values()]
+        best = int(np.abs(result.values[:, place]).argmax())
+        sign = "fires for" if result.values[best, place] >= 0 else "is silent for"
+        carried = [f"{sign} {result.classes[best]}"] if result.concept else []
+        rows.append((Cell(element("code", neuron), neuron), *told, *carried))
+    found = " and what they are found in" if "matches" in result.tables else ""
+    sheet.table(
+        ["neuron", *columns, *(["best class"] if result.concept else [])],
+        rows,
+        caption=f"The first neurons{' across classes' if result.concept else found}.",
+        name=f"{name}_first",
+        right=[column for column, part in columns.items() if part.dtype.kind != "U"],
+        fold=None if found else f"The first {len(rows)} neurons",
+    )
 
 
-def _matches(sheet: Sheet, result: Ranking, name: str) -> None:
-    """What the first neurons are like in the other models."""
-    columns = {column: part.ravel() for column, part in result.table("matches").columns.items()}
-    places = [result.place("neuron", neuron) for neuron in result.order()[:LISTED]]
-    rows: list[Row] = [
-        (
-            Cell(element("code", result.neurons[place]), place),
-            *(_cell(float(part[place])) if part.dtype.kind == "f" else str(part[place]) for part in columns.values()),
-        )
-        for place in places
-    ]
-    numbers = [column for column, part in columns.items() if part.dtype.kind != "U"]
-    sheet.table(["neuron", *columns], rows, caption="What the first neurons are found in.", name=f"{name}_matches",
-                right=numbers)  # fmt: skip
+def _firsts_of_classes(sheet: Sheet, result: Ranking, name: str) -> None:
+    """The first neurons of every class, and the best one's score beside chance and the best of the control."""
+    counts, control = _words(result), result.tables.get("random model")
+    rows: list[Row] = []
+    for cls in result.classes_apart:
+        names, at = result.top(min(FIRSTS, len(result.neurons)), cls), result.place("class", cls)
+        words = [Cell(f"{counts[cls]:,}", counts[cls])] if counts else []
+        other = [] if control is None else [_cell(float(np.abs(control.columns["value"][at]).max()))]
+        best = beside(result, (at, result.place("neuron", names[0])))
+        rows.append((cls, *words, *best, *other, element("code", ", ".join(names))))
+    numbers = [*(["words"] if counts else []), "best score", "95% interval", "chance"]
+    numbers += [] if control is None else ["untrained model's best"]
+    caption = "The first neurons of every class, by the size of the score, and the score of the first."
+    sheet.table(["class", *numbers, "first neurons"], rows, caption=caption, name=f"{name}_classes", right=numbers)
 
 
 def _words(result: Ranking) -> dict[str, int]:
@@ -195,11 +186,16 @@ def _places(sheet: Sheet, rankings: Mapping[str, Ranking], neuron: str, stem: st
 
 def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
     rows = sorted(reading.rows_of("classes", neuron), key=lambda row: -abs(row["d′"]))
-    numbers = ["words", "mean z", "d′"]
     told: list[Row] = [
-        (row["class"], Cell(f"{row['words']:,}", row["words"]), _cell(row["mean z"]), _cell(row["d′"])) for row in rows
-    ]
-    caption = "Its mean in every class, and how far that lies from all other words (d′: in standard deviations)."
+        (row["class"], Cell(f"{row['words']:,}", row["words"]), _cell(row["mean z"]), _cell(row["d′"]),
+         *([_cell(row["chance"])] if "chance" in row else []))
+        for row in rows
+    ]  # fmt: skip
+    numbers = ["words", "mean z", "d′", *(["chance"] if "chance" in rows[0] else [])]
+    caption = (
+        "Its mean in every class, and how far that lies from all other words (d′: in standard deviations; chance: its "
+        "size when labels are dealt out at random)."
+    )
     sheet.table(["class", *numbers], told, caption=caption, name=f"{stem}_classes", right=numbers)
 
 
@@ -208,16 +204,29 @@ def _effects(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> No
     sheet.heading("Without it")
     rows: list[Row] = []
     for row in reading.rows_of("effects", neuron):
-        ends = f"{number(row['low'])} to {number(row['high'])}" if "low" in row else ""
-        told = [_cell(row[name]) for name in ("loss", "flipped", "random", "random loss")]
-        rows.append((f"replaced by {'its mean' if row['replacement'] == 'mean' else 'zero'}", _cell(row["lost"]), ends,
-                     *told, Cell(share(row["larger"]), row["larger"])))  # fmt: skip
-    numbers = ["lost", "95% interval", "loss", "flipped", "random: lost", "random: loss", "random as large"]
+        ends = interval(row.get("low"), row.get("high"), write=_percent)
+        rows.append(
+            (
+                "its mean" if row["replacement"] == "mean" else "zero",
+                *(Cell(_percent(row["lost"]), row["lost"]), Cell(ends, row.get("low"))),
+                Cell(_percent(row["random"]), row["random"]),
+                Cell(share(row["larger"]), row["larger"]),
+                *(_cell(row["loss"]), _cell(row["random loss"])),
+                Cell(_percent(row["flipped"]), row["flipped"]),
+            )
+        )
+    numbers = ["lost", "95% interval", "random neurons", "of these lose more", "loss", "random: loss", "changed"]
     caption = (
-        "What the model's answers lose of their probability without it, (p − p′)/p, how the loss changes in nats, and "
-        "the share of answers that become others; beside random neurons of the same site (means of sizes)."
+        "It is replaced by zero, or by its mean. lost: what the model's answers lose of their probability, (p − p′)/p; "
+        "random neurons: the same for others of its site (mean of sizes), and how many of them matter as much or more; "
+        "loss: how the loss changes, in nats; changed: the share of answers that become others."
     )
-    sheet.table(["it is", *numbers], rows, caption=caption, name=f"{stem}_effects", right=numbers)
+    sheet.table(["replaced by", *numbers], rows, caption=caption, name=f"{stem}_effects", right=numbers)
+
+
+def _percent(value: float) -> str:
+    """A small share, which may be negative."""
+    return f"{value:.2%}".replace("-", "−")
 
 
 def _mates(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
@@ -229,7 +238,7 @@ def _mates(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None
                    f"{number(found[0]['correlation'])}.")  # fmt: skip
         return
     rows: list[Row] = [(Cell(element("code", row["mate"]), row["mate"]), _cell(row["correlation"])) for row in found]
-    caption = f"The nearest of the {found[0]['size']} neurons of its site that go together (1 − |ρ|, average linkage)."
+    caption = f"The nearest of the {found[0]['size']} neurons of its site that go together, by their correlations."
     sheet.table(["neuron", "correlation"], rows, caption=caption, name=f"{stem}_mates", right=["correlation"])
 
 

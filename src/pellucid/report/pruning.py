@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pellucid.report.cells import beside
+from pellucid.report.cells import beside, resampling
 from pellucid.report.html import number, share
 from pellucid.report.page import Written, page
 from pellucid.report.section import Section, Subject
@@ -51,7 +51,7 @@ def show_pruning(sheet: Sheet, result: Pruning, *, name: str = "pruning") -> Non
     sheet.table(
         ["method", *numbers],
         rows,
-        caption=f"Every number of this figure. Interval: {result.resampled}.",
+        caption=f"Every number of this figure. {resampling(result)}.",
         right=numbers,
         name=f"{name}-curve",
         fold="All numbers of this figure",

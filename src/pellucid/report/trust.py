@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pellucid.report.cells import beside
+from pellucid.report.cells import beside, resampling
 from pellucid.report.html import element, joined
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
@@ -41,7 +41,7 @@ def show_trust(sheet: Sheet, result: Trust, *, name: str = "trust") -> None:
         result.plot(width=WIDTH),
         name=name,
         caption=f"Above: the target's score while tokens are put in or removed, the highest attribution first; 0 is "
-        f"the empty text, 1 the whole one. Below: every measure. Grey: {result.chance}. Interval: {result.resampled}.",
+        f"the empty text, 1 the whole one. Below: every measure. Grey: {result.chance}. {resampling(result)}.",
         alt="Insertion and deletion curves over a band of random orders, and bars for every measure and method.",
     )
     rows = [

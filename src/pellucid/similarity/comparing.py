@@ -91,20 +91,15 @@ def compare(
     p-values.
     """
     tell = say or (lambda _: None)
-    models = [left] if right is None else [left, right]
-    same = right_sites in (None, sites)
-    other = 0 if right is None else 1
-    pairs = [(0, other)]
-    if random:
-        twins = [type(model).random_like(model, seed) for model in models]
-        models += twins
-        pairs += [(0, 3), (2, 1)] if right is not None else [(0, 1)] if same else [(0, 1), (1, 0)]
+    read = [left] if right is None else [left, right]
+    twins = [type(model).random_like(model, seed) for model in read] if random else []
+    models, pairs = [*read, *twins], _pairs(alone=right is None, same=right_sites in (None, sites), random=random)
     words = words_up_to(corpus, MOST_SAMPLED)
     if words is not None and words < LEAST:
         raise too_little(words)
-    wanted = Wanted(tuple(chosen(scores)), sites, right_sites or sites, tuple(pairs))
+    wanted = Wanted(tuple(chosen(scores)), sites, right_sites or sites, pairs)
     if precision == "auto":
-        precision = _precision(wanted, models[: other + 1], corpus, long, token_budget, tell)
+        precision = _precision(wanted, read, corpus, long, token_budget, tell)
     plan = make_plan(
         wanted,
         [facts_of(model, side="source") for model in models],
@@ -132,6 +127,19 @@ def compare(
         memory_limit=plan.memory_limit,
     )
     return Comparison(found, plan, wanted)
+
+
+def _pairs(*, alone: bool, same: bool, random: bool) -> tuple[tuple[int, int], ...]:
+    """Which models meet, by number: those asked for, then each with the random twin of the other.
+
+    Twins come after the models; one model `alone` whose `same` sites stand on both sides meets its twin once.
+    """
+    asked = (0, 0 if alone else 1)
+    if not random:
+        return (asked,)
+    if not alone:
+        return asked, (0, 3), (2, 1)
+    return (asked, (0, 1)) if same else (asked, (0, 1), (1, 0))
 
 
 def _precision(

@@ -36,13 +36,16 @@ def ranking_figure(result: Result, *, most: int = 25, width: float = WIDTH) -> F
     counts = Counter(name.rpartition(":")[0] for name in best)  # directions of a site have names like neurons'
     sites = [site for site in dict.fromkeys(name.rpartition(":")[0] for name in result.neurons) if site in counts]
     with house_style():
-        figure = new_figure(width, height_of(max(len(names), len(sites), _ROWS)) + 0.3)
+        rows = max(len(names), len(sites), _ROWS)
+        figure = new_figure(width, height_of(rows) + 0.3)
         left, right = figure.subplots(1, 2, width_ratios=(5, 2))
         cells = [columns[name][at] if name in columns else None for name in ("null", "low", "high")]
         draw_bars(left, labels, columns["score"][at], *cells)
         left.set_title(f"most important neurons{', with their best class' if result.concept else ''}")
         left.set_xlabel("score across classes" if result.concept else "score")
         draw_bars(right, sites, np.array([counts[site] for site in sites], dtype=np.float64), None, None, None)
+        for axes in (left, right):
+            axes.set_ylim(rows - 0.4, -0.6)  # bars of few rows are no thicker
         right.set_title(f"sites of the best {len(best)}")
         right.set_xlabel("neurons")
         figure.suptitle(result.title, fontsize=10, parse_math=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.results import WIDTH, Result, ResultError
+from pellucid.results import WIDTH, Array, Result, ResultError
 from pellucid.views.bars import draw_bars
 from pellucid.views.style import CHANCE, COLOURS, grid_lines, house_style, new_figure, settled
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CURVES, _ROW, _ACROSS = 2.5, 0.17, {1: 1, 2: 2, 4: 2}
-"""Inches of the curves and of a bar; panels side by side, three where nothing else is said."""
+_CURVES, _LINE, _ROW, _ACROSS = 2.2, 0.16, 0.17, {1: 1, 2: 2, 4: 2}
+"""Inches of curves, of a line of their legend and of a bar; panels side by side, three where nothing else is said."""
 _ARROWS = {
     "completeness": "completeness error (lower is better)",
     "infidelity": "infidelity (lower is better)",
@@ -30,6 +30,7 @@ _DASHES: tuple[Any, ...] = ("-", (0, (4, 2.5)), (0, (1, 1.6)), (0, (6, 2, 1, 2))
 _MARKS = "os^Dv*PX"
 _SHORT = 30
 _LONGEST = 22
+_APART = 1000
 
 
 def trust_figure(result: Result, *, width: float = WIDTH) -> Figure:
@@ -40,12 +41,15 @@ def trust_figure(result: Result, *, width: float = WIDTH) -> Figure:
     curves = [str(name) for name in result.tables["curves"].axes["curve"]] if "curves" in result.tables else []
     across = _ACROSS.get(len(measures), 3)
     down = -(-len(measures) // across)
-    heights = [*([_CURVES] if curves else []), *[0.75 + _ROW * len(methods)] * down]
+    same = _equal(result.table("curves").columns["score"]) if curves else {}
+    named = [" = ".join(methods[each] for each in (which, *more)) for which, more in same.items()]
+    lines = -(-(len(named) + 1) // _columns(named)) if curves else 0
+    heights = [*([_CURVES + _LINE * lines] if curves else []), *[0.75 + _ROW * len(methods)] * down]
     with house_style():
-        figure = new_figure(width, 0.9 + sum(heights) + (0.16 * -(-len(methods) // 3) if curves else 0.0))
+        figure = new_figure(width, 0.9 + sum(heights))
         parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
         if curves:
-            _curves(parts[0], result, curves, methods)
+            _curves(parts[0], result, curves, dict(zip(same, named, strict=True)))
         chance: Any = None
         for row, part in enumerate(parts[1:] if curves else parts):
             panels = part.subplots(1, across, squeeze=False)[0]
@@ -82,11 +86,16 @@ def _strokes(count: int, points: int) -> list[dict[str, Any]]:
     ]
 
 
-def _curves(part: Any, result: Result, curves: list[str], methods: list[str]) -> None:
+def _columns(names: list[str]) -> int:
+    """Columns of a legend with such names."""
+    return 3 if max(map(len, names)) <= _SHORT else 2
+
+
+def _curves(part: Any, result: Result, curves: list[str], named: dict[int, str]) -> None:
+    """The curves of the methods whose places have names, above their legend."""
     table, random = result.table("curves"), result.table("random curves").columns
     shares = np.asarray(table.axes["share"], dtype=np.float64)
     panels = part.subplots(1, len(curves), squeeze=False, sharey=True)[0]
-    same = _equal(table.columns["score"])
     handles: list[Any] = []
     for at, (name, axes) in enumerate(zip(curves, panels, strict=True)):
         band = axes.fill_between(
@@ -95,16 +104,15 @@ def _curves(part: Any, result: Result, curves: list[str], methods: list[str]) ->
         axes.plot(shares, random["score"][at], color=CHANCE, linewidth=1.0, zorder=1)
         lines: list[Any] = [
             axes.plot(shares, table.columns["score"][at, which], **stroke)[0]
-            for which, stroke in zip(same, _strokes(len(same), len(shares)), strict=True)
+            for which, stroke in zip(named, _strokes(len(named), len(shares)), strict=True)
         ]
         handles = [*lines, band]
         axes.set_title(name, parse_math=False)
         axes.set_xlabel(_LABELS[name])
         grid_lines(axes, "y")
     panels[0].set_ylabel("score above the empty text")
-    named = [" = ".join(methods[each] for each in (which, *more)) for which, more in same.items()]
-    columns = 3 if max(map(len, named)) <= _SHORT else 2
-    part.legend(handles, [*named, "random orders (95%)"], loc="outside lower center", ncols=columns, handlelength=3)
+    labels = [*named.values(), "random orders (95%)"]
+    part.legend(handles, labels, loc="outside lower center", ncols=_columns(labels[:-1]), handlelength=3)
 
 
 def _equal(scores: Any) -> dict[int, list[int]]:
@@ -127,6 +135,28 @@ def _bars(axes: Axes, result: Result, place: int, methods: list[str], *, named: 
     marks = draw_bars(axes, names, result.values[place], null, *ends)
     if not named:
         axes.set_yticks(range(len(methods)), labels=[""] * len(methods))
-    axes.set_title(_ARROWS.get(str(result.axes["measure"][place]), ""), fontsize=8, parse_math=False)
-    axes.axvline(0, color=CHANCE, linewidth=0.5)
+    measure = str(result.axes["measure"][place])
+    axes.set_title(_ARROWS.get(measure, ""), fontsize=8, parse_math=False)
+    if measure == "infidelity" and _far_apart(result.values[place], null):
+        _logarithmic(axes)
+    else:
+        axes.axvline(0, color=CHANCE, linewidth=0.5)
     return marks
+
+
+def _far_apart(values: Array, null: Array | None) -> bool:
+    """Whether numbers are so far apart that all but the largest bars could not be seen."""
+    every = np.concatenate([values, values if null is None else null])
+    every = every[np.isfinite(every)]
+    return bool(len(every) and every.min() > 0 and every.max() > _APART * every.min())
+
+
+def _logarithmic(axes: Axes) -> None:
+    """A logarithmic scale with few ticks, whose numbers are plain text."""
+    from matplotlib.ticker import LogLocator
+
+    axes.set_xscale("log")
+    axes.set_xlabel("on a logarithmic scale")
+    axes.xaxis.set_major_locator(LogLocator(numticks=5))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.minorticks_off()

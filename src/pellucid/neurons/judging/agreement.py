@@ -24,7 +24,7 @@ class Agreement(Result):
     """The overlap of the first neurons of two rankings, |A ∩ B| / |A ∪ B|, [first, second].
 
     Where all rankings have intervals, that of the overlap comes from drawing every score within its own. Table
-    `neurons` has the place of every neuron in each ranking.
+    `neurons` has the place of every neuron in each ranking, the best by `vote` first.
     """
 
     kind: ClassVar[str] = "neurons.agreement"
@@ -56,7 +56,8 @@ def agreement(rankings: Mapping[str, Ranking], *, k: int = 50, cls: str | None =
     values = np.array([[jaccard(one, other) for other in tops.values()] for one in tops.values()])
     null = np.full_like(values, expected_jaccard(len(names), k))
     np.fill_diagonal(null, 1.0)
-    places = {name: _places(each.scores(cls)) for name, each in rankings.items()}
+    best = np.argsort(-_voted(list(rankings.values()), cls, None), kind="stable")
+    places = {name: _places(each.scores(cls))[best] for name, each in rankings.items()}
     low, high, unit = _overlaps_again(list(rankings.values()), values, k, cls, seed)
     first = next(iter(rankings.values())).provenance
     told = {"k": k, "class": cls, "rankings": {name: each.provenance.function for name, each in rankings.items()}}
@@ -68,7 +69,7 @@ def agreement(rankings: Mapping[str, Ranking], *, k: int = 50, cls: str | None =
         high=high,
         resampled=unit,
         provenance=replace(first, function="neurons.agreement", arguments=told, seed=seed),
-        tables={"neurons": Table({"neuron": tuple(names)}, places)},
+        tables={"neurons": Table({"neuron": tuple(names[at] for at in best)}, places)},
     )
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import OTHER, Concept
 from pellucid.neurons.probing.controls import control_goals
+from pellucid.neurons.probing.gini import class_importances
 from pellucid.neurons.probing.intervals import over_folds
 from pellucid.neurons.probing.material import Material, Reading, opened
-from pellucid.neurons.probing.rows import MEMORY
+from pellucid.neurons.probing.rows import MEMORY, Rows
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.neurons.sources import Sites
 from pellucid.results import Array, ResultError, Table
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     from pellucid.corpus import Corpus
     from pellucid.model import Model
 
-ACCURACIES = ("forest", "shuffled labels", "majority", "control task", "selectivity")
-"""The columns of the table `accuracy`."""
+ACCURACIES = ("forest", "random model", "shuffled labels", "majority", "control task", "selectivity")
+"""The columns of the table `accuracy`; arrays have no model, and so no random one."""
 
 
 def forest(
@@ -32,6 +35,7 @@ def forest(
     *,
     concept: str | Concept,
     sites: Sites = None,
+    random: Store | None = None,
     trees: int = 100,
     seeds: int = 3,
     rows: int = 10_000,
@@ -43,78 +47,100 @@ def forest(
 ) -> Ranking:
     """Neurons by the Gini importance of scikit-learn's random forest, mean over forests that each leave out a tenth.
 
-    A forest tells all classes apart at once, so a class has no order of its own, and its importance has no sign: the
-    sign in a class is that of the class's mean activation less the overall mean. Chance is the importance in a forest
-    of shuffled labels. At most `rows` words are learned from, and no more than `memory` holds. The table `accuracy` has
-    forest, shuffled labels, majority, control task and selectivity, on documents for testing.
+    A class's score is its part of the importance, n·Δ[p(1 − p)] over splits at the neuron; overall is that of all
+    classes. It has no sign: that is of the class's mean activation less the overall mean. Chance is a forest of
+    shuffled labels. At most `rows` words are learned from, and no more than `memory` holds. The table `accuracy` has
+    forest, random model (the same words in the model's random twin, which a store holds or `random` is a store of),
+    shuffled labels, majority, control task and selectivity, on documents for testing.
     """
     if trees < 1 or not 1 <= seeds <= GROUPS:
         raise ResultError(f"trees={trees}, seeds={seeds} make no forest; use 1 or more trees and 1 to {GROUPS} seeds.")
     reading = Reading(sites, fewest, test, seed, memory, pooling)
-    with opened(source, corpus, concept, reading, controlled=False) as found:
+    with opened(source, corpus, concept, reading, random=random, controlled=not of_arrays(source)) as found:
         most = max(1, min(rows, memory // (4 * len(found.rows.names))))
-        real, shuffled, accuracy = zip(*(_grown(found, fold, trees, most, seed) for fold in range(seeds)), strict=True)
+        made = [_grown(found, fold, trees, most, seed) for fold in range(seeds)]
         told = {"method": "forest", "trees": trees, "seeds": seeds, "rows": most, **asdict(reading)}
-        return _ranking(found, np.stack(real), np.stack(shuffled), np.array(accuracy), told, seed)
+        return _ranking(found, made, told, seed)
 
 
-def _grown(found: Material, fold: int, trees: int, rows: int, seed: int) -> tuple[Array, Array, tuple[float, ...]]:
-    """Importances [neurons] of a forest and of one with shuffled labels, and the accuracies of `ACCURACIES`."""
+@dataclass(frozen=True, eq=False)
+class _Grown:
+    """Importances [classes, neurons] of a forest and of one with shuffled labels, and accuracies by name."""
+
+    real: Array
+    shuffled: Array
+    accuracy: dict[str, float]
+
+
+def _grown(found: Material, fold: int, trees: int, rows: int, seed: int) -> _Grown:
+    dice = np.random.default_rng([seed, 11, fold])
+    learned, held = np.flatnonzero(found.split.without(fold)), np.flatnonzero(found.split.test)
+    learned = np.sort(dice.choice(learned, min(rows, len(learned)), replace=False))
+    held = np.sort(dice.choice(held, min(rows, len(held)), replace=False))
+    data, classes = found.data, len(found.data.classes)
+    control = control_goals(data.goals, data.types, found.split.training, classes, seed=seed + 1000 * fold)
+    goals, answers = data.goals[learned], data.goals[held]
+    tasks = (goals, answers), (dice.permutation(goals), answers), (control[learned], control[held])
+    made, right = _fitted(found.rows, learned, held, tasks, trees, seed + fold)
+    accuracy = {
+        "forest": right[0],
+        "shuffled labels": right[1],
+        "majority": float((answers == np.bincount(goals).argmax()).mean()),
+        "control task": right[2],
+        "selectivity": right[0] - right[2],
+    }
+    if found.twin is not None:
+        accuracy["random model"] = _fitted(found.twin, learned, held, tasks[:1], trees, seed + fold)[1][0]
+    return _Grown(class_importances(made[0], classes), class_importances(made[1], classes), accuracy)
+
+
+def _fitted(
+    rows: Rows, learned: Array, held: Array, tasks: Sequence[tuple[Array, Array]], trees: int, seed: int
+) -> tuple[list[Any], list[float]]:
+    """A forest of the learned rows for each task, goals to learn and to test, and the share that each gets right."""
     try:
         from sklearn.ensemble import RandomForestClassifier
     except ImportError:
         raise ResultError("Random forests need scikit-learn: pip install scikit-learn.") from None
     maker: Any = RandomForestClassifier
-    dice = np.random.default_rng([seed, 11, fold])
-    learned, held = np.flatnonzero(found.split.without(fold)), np.flatnonzero(found.split.test)
-    learned = np.sort(dice.choice(learned, min(rows, len(learned)), replace=False))
-    held = np.sort(dice.choice(held, min(rows, len(held)), replace=False))
-    data, classes = found.data, int(found.data.goals.max()) + 1
-    random = control_goals(data.goals, data.types, found.split.training, classes, seed=seed + 1000 * fold)
-    values, goals = found.rows.take(learned).numpy(), data.goals[learned]
-    asked, answers = found.rows.take(held).numpy(), data.goals[held]
-    labels = goals, dice.permutation(goals), random[learned]
-    made = [maker(trees, random_state=seed + fold).fit(values, each) for each in labels]
-    right = [float((each.predict(asked) == wanted).mean())
-             for each, wanted in zip(made, (answers, answers, random[held]), strict=True)]  # fmt: skip
-    sure = float((answers == np.bincount(goals).argmax()).mean())
-    accuracy = right[0], right[1], sure, right[2], right[0] - right[2]
-    return made[0].feature_importances_, made[1].feature_importances_, accuracy
+    values, asked = rows.take(learned).numpy(), rows.take(held).numpy()
+    made = [maker(trees, random_state=seed).fit(values, goals) for goals, _ in tasks]
+    right = [float((each.predict(asked) == answers).mean()) for each, (_, answers) in zip(made, tasks, strict=True)]
+    return made, right
 
 
-def _ranking(
-    found: Material, real: Array, shuffled: Array, accuracy: Array, told: dict[str, Any], seed: int
-) -> Ranking:
-    classes = tuple(name for name in found.data.classes if name != OTHER)
-    sign = _sides(found, classes)
-    interval = over_folds(real, unit=found.data.unit.removesuffix("s"))
+def _ranking(found: Material, made: Sequence[_Grown], told: dict[str, Any], seed: int) -> Ranking:
+    names, unit = found.rows.names, found.data.unit.removesuffix("s")
+    chosen = [place for place, name in enumerate(found.data.classes) if name != OTHER]
+    real, shuffled = (np.stack(parts) for parts in zip(*((each.real, each.shuffled) for each in made), strict=True))
+    sign, own, every = _sides(found)[chosen], over_folds(real[:, chosen], unit=unit), over_folds(real.sum(axis=1))
     score, null = real.mean(axis=0), shuffled.mean(axis=0)
     low = high = None
-    if interval.low is not None and interval.high is not None:
-        ends = np.sort(np.stack([sign * interval.low, sign * interval.high]), axis=0)
-        low, high = ends[0], ends[1]
+    if own.low is not None and own.high is not None:
+        low, high = np.sort(np.stack([sign * own.low, sign * own.high]), axis=0)
+    columns = [name for name in ACCURACIES if name in made[0].accuracy]
     return Ranking(
-        axes={"class": classes, "neuron": found.rows.names},
-        values=sign * score,
-        null=np.tile(null, (len(classes), 1)),
+        axes={"class": tuple(found.data.classes[place] for place in chosen), "neuron": names},
+        values=sign * score[chosen],
+        null=null[chosen],
         low=low,
         high=high,
-        resampled=interval.resampled,
+        resampled=own.resampled,
         provenance=found.provenance("neurons.forest", told, seed),
         tables={
-            "overall": overall_table(found.rows.names, score, null=null, low=interval.low, high=interval.high),
-            "accuracy": Table({"seed": tuple(range(len(accuracy)))},
-                              {name: accuracy[:, place] for place, name in enumerate(ACCURACIES)}),
+            "overall": overall_table(names, score.sum(axis=0), null=null.sum(axis=0), low=every.low, high=every.high),
+            "accuracy": Table({"seed": tuple(range(len(made)))},
+                              {name: np.array([each.accuracy[name] for each in made]) for name in columns}),
         },
     )  # fmt: skip
 
 
-def _sides(found: Material, classes: tuple[str, ...]) -> Array:
-    """+1 where the class's mean activation lies above that of all words to learn from, −1 where below."""
+def _sides(found: Material) -> Array:
+    """+1 where a class's mean activation lies above that of all words to learn from, −1 where below, [classes,
+    neurons]."""
     total = np.zeros((len(found.data.classes), len(found.rows.names)))
     wanted = found.split.training
     for numbers, part in found.rows.batches(wanted, 2048, None):
         np.add.at(total, found.data.goals[numbers], part.numpy().astype(np.float64))
     counts = np.bincount(found.data.goals[wanted], minlength=len(total))[:, None]
-    away = total / np.maximum(1, counts) - total.sum(axis=0) / counts.sum()
-    return np.where(away[[found.data.classes.index(name) for name in classes]] < 0, -1.0, 1.0)
+    return np.where(total / np.maximum(1, counts) - total.sum(axis=0) / counts.sum() < 0, -1.0, 1.0)

@@ -102,6 +102,8 @@ def opened(
             f"A probe learns from the rows of words, which a {type(source).__name__} does not keep: give a store "
             "(build_store), or a model and a corpus."
         )
+    if random is not None:
+        raise ResultError("A model reads the text beside a random twin of its own; give random= with a store only.")
     if corpus is None:
         raise ResultError(f"The model {source.name!r} alone shows nothing; give a corpus to read, or a store.")
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
@@ -128,7 +130,7 @@ def material(
 ) -> Material:
     """The material of a probe from a store that is there."""
     rows = StoreRows(store, _chosen(store, 0, reading.sites), memory=reading.memory)
-    twin = None
+    data, twin = labelled(store, concept, fewest=reading.fewest), None
     if random is not None:
         _check_twin(store, random)
         twin = StoreRows(random, _chosen(random, 0, reading.sites), memory=reading.memory)
@@ -138,13 +140,13 @@ def material(
             raise ResultError(
                 f"The store in {str(store.folder)!r} holds {listing(each.name for each in store.models)} and no "
                 "randomly initialised twin, without which a probe's accuracy means nothing: build it from both, "
-                "build_store([model, Model.random_like(model)], …), or give random=, a store of the twin."
+                "build_store([model, Model.random_like(model)], …), or give probe, forest or gaussian random=, a store "
+                "of the twin."
             )
         twin = StoreRows(store, _chosen(store, number, reading.sites), memory=reading.memory)
     if twin is not None and twin.names != rows.names:
         raise ResultError(f"The random twin has {len(twin.names)} neurons and the model {len(rows.names)}; build both "
                           "stores with the same sites.")  # fmt: skip
-    data = labelled(store, concept, fewest=reading.fewest)
     return Material(store, rows, twin, data, split(data, test=reading.test, seed=reading.seed))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from pellucid.collect.progress import Progress
 from pellucid.errors import listing
+from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import OTHER, Concept
 from pellucid.neurons.probing.controls import control_goals, majority
 from pellucid.neurons.probing.converging import converge as converged
@@ -281,9 +282,7 @@ def by_elastic_probe(
 
     Arrays have no model and so no random twin; their weights stand beside those of the control task all the same.
     """
-    from pellucid.neurons.arrays import ArrayStore
-
-    if isinstance(source, ArrayStore):
+    if of_arrays(source):
         return _of_arrays(source, concept, sites, penalty, seed)
     found = probe(
         source, corpus, concept=concept, sites=sites, seed=seed, penalty=penalty, pooling=pooling, progress=False

@@ -11,6 +11,7 @@ import numpy as np
 
 from pellucid.corpus import Corpus
 from pellucid.errors import PellucidError
+from pellucid.report.cells import resampling
 from pellucid.report.html import Cell, interval, number, share
 from pellucid.report.identifiability import show_mixing, show_tokens
 from pellucid.report.section import Section, Subject
@@ -101,7 +102,7 @@ def _attention(sheet: Sheet, subject: Subject) -> None:
     sheet.table(
         ["measure", "layer", *columns],
         rows,
-        caption=f"Means over the heads of every layer. Interval: {ends.resampled}.",
+        caption=f"Means over the heads of every layer. {resampling(ends)}.",
         name="identifiability-attention",
         right=columns,
         fold="Attention by layer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pellucid.report.cells import beside, chance_at, interval_at, value_at
+from pellucid.report.cells import beside, chance_at, interval_at, resampling, value_at
 from pellucid.report.html import Cell, Html, element, folded, joined, number, share, word
 from pellucid.report.section import Section, Subject
 from pellucid.report.sheet import WIDTH, Sheet
@@ -59,7 +59,7 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
     sheet.figure(
         result.plot(width=WIDTH),
         name="neurons",
-        caption=f"The most selective units. Grey: {result.chance}. Interval: {result.resampled}. The best of many "
+        caption=f"The most selective units. Grey: {result.chance}. {resampling(result)}. The best of many "
         "units look better than they are: compare with the control above.",
         alt="Bars: how often one word stands among the strongest contexts of each of the most selective units.",
     )

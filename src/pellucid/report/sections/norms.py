@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pellucid.report.cells import beside
+from pellucid.report.cells import beside, resampling
 from pellucid.report.html import number
 from pellucid.report.section import Section, Subject
 from pellucid.report.sheet import WIDTH, Sheet
@@ -41,7 +41,7 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
         result.plot(width=WIDTH),
         name="norms",
         caption=f"Length of the vectors and concentration of their variance by layer. Grey: {result.chance}. "
-        f"Interval: {result.resampled}.",
+        f"{resampling(result)}.",
         alt=f"Curves over {len(layers)} layers: {', '.join(map(str, result.axes['measure']))}.",
     )
     rows = [

@@ -10,24 +10,25 @@ import numpy as np
 
 from pellucid.errors import PellucidError
 from pellucid.neurons.caution import NeuronWarning
-from pellucid.report.html import Cell, Row, element, folded, joined
+from pellucid.report.html import element, folded, joined
 from pellucid.report.neurons import show_neuron
 from pellucid.report.section import Section, Subject
 from pellucid.report.sections import concepts
 from pellucid.report.sections import neurons as selected
 from pellucid.report.sections.importance import WORK
 from pellucid.report.sheet import Sheet
+from pellucid.report.survey import show_firsts, show_kinds
 
 if TYPE_CHECKING:
     from pellucid.collect.collector import Collector
     from pellucid.collect.found import Found
-    from pellucid.neurons import NeuronReading, NeuronSurvey, Ranking
+    from pellucid.neurons import NeuronReading, Ranking
 
 SENTENCES, ABLATED, SHOWN, DRAWS = 150, 30, 1, 4
 """Sentences that are read again, those on which neurons are removed, neurons that are told in full, and random neurons
 of the same site that are removed beside each."""
-LEAST, NAMED, FEWEST = 5, 6, 20
-"""Sentences below which nothing is removed, neurons that are named of each kind, and words that a class needs."""
+LEAST, FEWEST = 5, 20
+"""Sentences below which nothing is removed, and words that a class needs."""
 _TOKENS = 25  # of a sentence, about
 
 
@@ -148,38 +149,14 @@ def _part(lost: float) -> str:
 def _survey(sheet: Sheet, subject: Subject, text: Any) -> None:
     """How many units of each kind every site has, here and in the control model."""
     from pellucid.neurons import survey
-    from pellucid.neurons.survey import KINDS
 
     result = survey(
         subject.model, text, sites=selected.patterns(subject), control=subject.twin is not None, seed=subject.seed,
         long="window", progress=False,
     )  # fmt: skip
     sheet.result(result, name="neuron_survey")
-    table, kinds = result.table("sites"), list(KINDS)
-    rows: list[Row] = []
-    for at, site in enumerate(table.axes["site"]):
-        cells = [_count(table.columns, at, place) for place in range(len(kinds))]
-        rows.append((Cell(element("code", site), site), int(table.columns["of"][at, 0]), *cells))
-    beside = " In brackets: in the control model." if subject.twin is not None else ""
-    meant = "; ".join(f"{kind}: {told}" for kind, told in KINDS.items())
-    caption = f"Hidden units of each kind on the first {SENTENCES} sentences.{beside} {meant}."
-    numbers = ["units", *kinds]
-    sheet.table(["site", *numbers], rows, caption=caption, name="neuron_kinds", right=numbers)
-    _firsts(sheet, result, kinds)
-
-
-def _count(columns: Any, at: int, place: int) -> Cell:
-    own, other = int(columns["neurons"][at, place]), int(columns["random model"][at, place])
-    return Cell(str(own) if other < 0 else f"{own} ({other})", own)
-
-
-def _firsts(sheet: Sheet, result: NeuronSurvey, kinds: list[str]) -> None:
-    named = {kind: result.of_kind(kind)[:NAMED] for kind in kinds}
-    rows: list[Row] = [(kind, element("code", ", ".join(names))) for kind, names in named.items() if names]
-    if rows:
-        sheet.table(
-            ["kind", "first units"], rows, caption="The first units of each kind.", fold="The first of each kind"
-        )
+    show_kinds(sheet, result, what=f"Hidden units on the first {SENTENCES} sentences.", name="neuron_kinds")
+    show_firsts(sheet, result, name="neuron_firsts")
 
 
 SECTION = Section(

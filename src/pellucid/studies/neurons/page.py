@@ -64,7 +64,7 @@ def _claims(sheet: Sheet, cases: Study) -> None:
         grid = case.grids["probe pos"]
         every = str(grid.columns[0])
         sheet.highlight(
-            f"{case.model}: part of speech told",
+            f"Part of speech told in {case.model}",
             f"{grid.at('accuracy', every).value:.0%}",
             chance=f"control task {grid.at('control task', every).value:.0%}",
         )

@@ -1,0 +1,75 @@
+"""Options that mean the same in every command on neurons, and the group that these commands stand in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SourceArgument = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A folder, a GGUF file, a name on the Hugging Face hub, or a saved store."),
+]
+OptionalCorpus = Annotated[
+    str | None,
+    typer.Option("--corpus", metavar="FILE", help="What the model reads: a file, FIRST+SECOND, or grammar[:COUNT]."),
+]
+ConceptOption = Annotated[
+    str,
+    typer.Option(
+        help="upos, upos=NOUN, upos=NOUN,VERB, words:FILE, pattern:REGEX, property:length, pair:overlap, arc:nsubj, "
+        "sentence:label."
+    ),
+]
+Methods = Annotated[list[str] | None, typer.Option("--method", help="How to rank (may be repeated).")]
+SitesOption = Annotated[list[str] | None, typer.Option(help="Sites (may be repeated; default: resid.* and neurons.*).")]
+Class = Annotated[str | None, typer.Option("--class", help="The class whose order counts (default: overall).")]
+Control = Annotated[bool, typer.Option(help="Read the text with a randomly initialised model too.")]
+Pooling = Annotated[
+    str,
+    typer.Option(
+        help="What a row is: a word from its sub-words (mean, first, last), or a whole sentence (sentence-mean, "
+        "sentence-max, sentence-first, sentence-last)."
+    ),
+]
+Epochs = Annotated[int, typer.Option(min=1, help="The most passes of a probe over the words.")]
+Fewest = Annotated[int, typer.Option(min=2, help="Words that a class needs; rarer ones are left out.")]
+Seed = Annotated[int, typer.Option(help="Seed of the control model and of all draws.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="A folder for the results and their page; it must be new or empty.")
+]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Options of single methods, named as they name them; what no chosen method has is refused."""
+
+    quantile: Annotated[float | None, typer.Option(help="iou: neurons fire above this quantile (default: .95).")] = None
+    threshold: Annotated[float | None, typer.Option(help="iou: neurons fire above this value instead.")] = None
+    ends: Annotated[
+        str | None, typer.Option(help="iou, precision: both ends of the values, or upper alone (default: both).")
+    ] = None
+    exact: Annotated[
+        bool, typer.Option("--exact", help="iou, precision: from the values themselves, read into a store.")
+    ] = False
+    standardise: Annotated[
+        bool, typer.Option("--standardise", help="probeless: divide by each neuron's standard deviation.")
+    ] = False
+
+    def given(self) -> dict[str, Any]:
+        """The options that were given."""
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        made = {name: value for name, value in told.items() if value is not None and value is not False}
+        return {"quantile": None, **made} if "threshold" in made else made
+
+
+def group(app: typer.Typer) -> typer.Typer:
+    """The group of commands about neurons, which several modules fill; made where it is not there yet."""
+    made = [each.typer_instance for each in app.registered_groups if each.name == "neurons"]
+    if made and made[0] is not None:
+        return made[0]
+    new = typer.Typer(help="Find the neurons that carry a concept, and see what they respond to.", no_args_is_help=True)
+    app.add_typer(new, name="neurons")
+    return new

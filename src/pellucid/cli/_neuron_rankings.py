@@ -1,0 +1,107 @@
+"""Rankings of neurons on the command line: opened from folders, printed, and as JSON holds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pellucid.cli._print import console, print_table
+from pellucid.errors import PellucidError, listing
+
+if TYPE_CHECKING:
+    from pellucid.neurons import Ranking
+
+_RESULT = "result.json"
+_OF_CLASS = 5
+"""Neurons that are printed of every class."""
+
+
+def saved(folders: list[Path]) -> dict[str, Ranking]:
+    """Saved rankings by the end of their path that tells them apart; a folder may hold several."""
+    from pellucid.neurons import Ranking
+    from pellucid.results import Result
+
+    places: list[Path] = []
+    for folder in folders:
+        held = [folder] if (folder / _RESULT).is_file() else sorted(each.parent for each in folder.glob(f"*/{_RESULT}"))
+        if not held:
+            raise PellucidError(f"There is no saved ranking in {str(folder)!r}; make one with neurons rank -o.")
+        places += held
+    found = {place: Result.load(place) for place in places}
+    kept = {place: each for place, each in found.items() if isinstance(each, Ranking)}
+    others = [str(place) for place in folders if place in found and place not in kept]
+    if others or not kept:
+        raise PellucidError(
+            f"{listing(others) or 'What was given'} is no ranking; rankings are what neurons rank saves."
+        )
+    short = {place: place.name for place in kept}
+    if len(set(short.values())) < len(short):
+        short = {place: "-".join(place.resolve().parts[-2:]) for place in kept}
+    if len(set(short.values())) < len(short):
+        raise PellucidError(f"Two rankings are called {listing(short.values())}; give each once.")
+    return {short[place]: each for place, each in kept.items()}
+
+
+def first_of(result: Ranking, top: int, cls: str | None = None) -> list[str]:
+    """The first neurons of a ranking: so many, or all that there are."""
+    return result.top(min(top, len(result.neurons)), cls)
+
+
+def ranking_told(result: Ranking, top: int) -> dict[str, object]:
+    """The first neurons of a ranking as JSON holds them, across classes and for every class."""
+    return {
+        "title": result.title,
+        "concept": result.concept,
+        "chance": result.chance,
+        "resampled": result.resampled,
+        "neurons": [_row(result, name, None) for name in first_of(result, top)],
+        "classes": {
+            cls: [_row(result, name, cls) for name in first_of(result, top, cls)] for cls in result.classes_apart
+        },
+    }
+
+
+def print_ranking(result: Ranking, top: int) -> None:
+    """The first neurons across classes, and the first of every class."""
+    columns = [name for name in ("score", "null", "low", "high") if name in result.overall.columns]
+    rows = [
+        [name, *(f"{_row(result, name, None)[column]:.4g}" for column in columns), _best(result, name)]
+        for name in first_of(result, top)
+    ]
+    heads = ["chance" if name == "null" else name for name in columns]
+    print_table(["neuron", *heads, "best class"], rows, title=result.title, right=heads)
+    few = [
+        [cls, ", ".join(_signed(result, name, cls) for name in first_of(result, _OF_CLASS, cls))]
+        for cls in result.classes_apart
+    ]
+    if few:
+        print_table(["class", "its first neurons (− is silent for it)"], few)
+    console().print(f"score: {result.score}")
+    if result.null is not None:
+        console().print(f"chance: {result.chance}")
+    console().print(f"interval: {result.resampled}")
+
+
+def _row(result: Ranking, name: str, cls: str | None) -> dict[str, object]:
+    """One neuron's numbers, for a class or across classes."""
+    place = result.place("neuron", name)
+    if cls is None:
+        return {"neuron": name, **{part: float(column[place]) for part, column in result.overall.columns.items()}}
+    at = result.place("class", cls), place
+    parts = {"score": result.values, "null": result.null, "low": result.low, "high": result.high}
+    return {"neuron": name, **{part: float(array[at]) for part, array in parts.items() if array is not None}}
+
+
+def _best(result: Ranking, name: str) -> str:
+    import numpy as np
+
+    if not result.classes_apart:
+        return "all at once"
+    place = result.place("neuron", name)
+    best = int(np.abs(result.values[:, place]).argmax())
+    return f"{'+' if result.values[best, place] >= 0 else '−'} {result.classes[best]}"
+
+
+def _signed(result: Ranking, name: str, cls: str) -> str:
+    negative = result.values[result.place("class", cls), result.place("neuron", name)] < 0
+    return f"{'−' if negative else ''}{name}"

@@ -1,0 +1,125 @@
+"""Controls of probes: they know nothing of documents for testing, and every seed has folds and labels of its own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pellucid import neurons
+from pellucid.collect.build import build_store
+from pellucid.model import Model
+from pellucid.neurons.concepts import Concept
+from pellucid.neurons.judging import smallest
+from pellucid.neurons.probing import probes
+from pellucid.neurons.probing.material import Material, Reading, material
+from pellucid.neurons.probing.probes import control_tasks, real_tasks
+from pellucid.neurons.probing.training import Settings, fit
+from pellucid.neurons.ranking import Ranking, overall_table
+from pellucid.results import Provenance
+from tests.neurons import planted
+
+CONCEPT = "upos=NOUN,VERB,DET"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> Material:
+    models = [planted.model(), Model.random_like(planted.model(), 4)]
+    folder = tmp_path_factory.mktemp("stores") / "both"
+    store = build_store(models, planted.corpus().take(150), folder, "neurons.0", dtype="float32", progress=False)
+    return material(store, Concept.parse(CONCEPT), Reading())
+
+
+def with_goals(found: Material, goals: np.ndarray) -> Material:
+    return replace(found, data=replace(found.data, goals=goals))
+
+
+@pytest.fixture
+def turned(found, monkeypatch) -> Material:
+    """The first class is the most frequent one to learn from, the second in documents for testing."""
+    known, dice = found.data.goals >= 0, np.random.default_rng(0)
+    drawn = np.where(found.split.test, *(dice.choice(3, len(known), p=p) for p in ([0.2, 0.7, 0.1], [0.7, 0.2, 0.1])))
+    made = with_goals(found, np.where(known, drawn, -1))
+
+    @contextmanager
+    def opened(*_arguments, **_options):
+        yield made
+
+    for home in ("probing.probes", "probing.per_layer", "judging.evaluation"):
+        monkeypatch.setattr(f"pellucid.neurons.{home}.opened", opened)
+    return made
+
+
+def test_the_majority_is_that_of_the_documents_to_learn_from(turned):
+    """Guessing is right for a fifth of the words tested, and not for the seven tenths of their own majority."""
+    expected = (turned.data.goals[turned.split.test] == 0).mean()
+    assert expected < 0.3
+    probed = neurons.probe(turned.store, concept=CONCEPT, epochs=1, seeds=1, progress=False)
+    assert probed.null[0, 0] == pytest.approx(expected)
+    layers = neurons.per_layer(turned.store, concept=CONCEPT, epochs=1)
+    assert layers.null[0] == pytest.approx([expected])
+    names, score = turned.rows.names, np.arange(len(turned.rows.names), 0.0, -1.0)
+    overall = {"overall": overall_table(names, score, null=np.zeros(len(names)))}
+    order = Ranking({"class": ("NOUN",), "neuron": names}, score[None], None, None, None, "no interval: by hand",
+                    Provenance("neurons.ranking", {"method": "by hand", "concept": CONCEPT}), overall)  # fmt: skip
+    curves = neurons.ablated_in_probe(turned.store, order, concept=CONCEPT, counts=(2,), draws=1, epochs=1)
+    assert curves.table("whole").columns["value"][1] == pytest.approx(expected)
+    assert curves.table("controls").columns["value"][0] == pytest.approx([expected])
+
+
+def test_every_seed_leaves_out_another_fold_and_has_labels_of_its_own(found):
+    real, control = real_tasks(found, 3), control_tasks(found, 3, 0)
+    for fold, (one, other) in enumerate(zip(real, control, strict=True)):
+        for task in (one, other):
+            assert np.array_equal(task.held, found.split.fold == fold)
+            assert np.array_equal(task.learned, found.split.training & (found.split.fold != fold))
+            assert not (task.learned & found.split.test).any()
+        assert np.array_equal(one.goals, found.data.goals)
+    pairs = [(control[one].goals != control[other].goals).mean() for one, other in ((0, 1), (0, 2), (1, 2))]
+    assert min(pairs) > 0.1
+
+
+def test_hits_are_counted_in_documents_for_testing_alone(found):
+    classes, tasks = len(found.data.classes), [*real_tasks(found, 1), *control_tasks(found, 1, 0)]
+    fitted = fit(found.rows, tasks, classes, Settings(0.0, 1e-3, epochs=2))
+    rows, counts = np.flatnonzero(found.split.test), probes.tested_counts(found)
+    place = found.split.group[rows], found.data.goals[rows]
+    hits = probes.tested(found.rows, fitted, tasks, found)
+    for own, task, guesses in zip(hits, tasks, fitted.guesses(found.rows.take(rows)), strict=True):
+        expected = np.zeros_like(counts)
+        np.add.at(expected, place, guesses == task.goals[rows])
+        assert np.array_equal(own, expected)
+    assert counts.sum() == len(rows)
+    assert (hits <= counts).all()
+
+
+def test_the_fold_that_chooses_the_smallest_set_is_not_learned_from(found, monkeypatch):
+    """Spoiling its classes changes what is reached there, and nothing of what probes tell of other documents."""
+    fold, spoilt, learned = found.split.fold, found.data.goals.copy(), list[np.ndarray]()
+    spoilt[fold == 1] = np.random.default_rng(0).permutation(spoilt[fold == 1])
+
+    def noted(rows, tasks, *rest):
+        learned.extend(task.learned | task.held for task in tasks)
+        return fit(rows, tasks, *rest)
+
+    monkeypatch.setattr(smallest, "fit", noted)
+    order, settings = list(found.rows.names), Settings(0.0, 1e-3, epochs=4)
+    one, two = (smallest._Search(with_goals(found, goals), order, settings) for goals in (found.data.goals, spoilt))
+    for search in (one, two):
+        search.try_all([len(order)])
+    assert one.reached[len(order)] > 0.9
+    assert two.reached[len(order)] < 0.7
+    assert np.array_equal(one.hits[len(order)], two.hits[len(order)])
+    assert len(learned) == 2
+    assert not any((rows & ((fold == 1) | found.split.test)).any() for rows in learned)
+
+
+def test_the_training_part_has_no_word_of_a_document_for_testing(found):
+    """Words without a class count too: a concept of classes that are rare leaves most words without one."""
+    part = neurons.training_part(found.store, concept="upos", fewest=100)
+    rare = material(found.store, Concept.parse("upos"), Reading(fewest=100), controlled=False)
+    tested = rare.data.units[rare.split.test]
+    assert (np.isin(rare.data.units, tested) & ~rare.split.test).any(), "some of their words have no class"
+    assert part.rows == (~np.isin(rare.data.units, tested)).sum()

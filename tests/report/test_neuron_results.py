@@ -1,0 +1,74 @@
+"""Pages of results on neurons: rankings beside the untrained model, surveys, and captions without intervals."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pellucid import neurons
+from pellucid.neurons.survey import KINDS
+from pellucid.report.cells import resampling
+from pellucid.report.neuron_results import write_results
+from tests.neurons import planted
+from tests.results_by_hand import survey_by_hand
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def ranking():
+    return neurons.probeless(planted.model(), planted.corpus().take(60), concept="upos", sites="neurons.*")
+
+
+def test_every_class_has_its_best_neuron_beside_the_untrained_models_best(ranking, tmp_path):
+    page = write_results(tmp_path / "out", {"probeless": ranking}, model="m", about="a").read_text(encoding="utf-8")
+    assert "the untrained model shows by how much" in page
+    rows = {row["class"]: row for row in rows_of(tmp_path / "out" / "tables" / "probeless_classes.csv")}
+    assert set(rows) == set(ranking.classes)
+    at = ranking.place("class", "NOUN")
+    assert abs(float(rows["NOUN"]["best score"])) == pytest.approx(np.abs(ranking.values[at]).max())
+    other = np.abs(ranking.table("random model").columns["value"][at]).max()
+    assert float(rows["NOUN"]["untrained model's best"]) == pytest.approx(other)
+    first = rows_of(tmp_path / "out" / "tables" / "probeless_first.csv")
+    assert list(first[0]) == ["neuron", "score", "chance", "95% from", "to", "best class"], (
+        "a sum over classes stands beside no single class of the untrained model"
+    )
+    assert first[0]["neuron"] == ranking.top(1)[0]
+
+
+def test_without_a_control_none_is_spoken_of(ranking, tmp_path):
+    alone = replace(ranking, tables={name: each for name, each in ranking.tables.items() if name != "random model"})
+    page = write_results(tmp_path / "out", {"probeless": alone}, model="m", about="a").read_text(encoding="utf-8")
+    assert "look better than they are." in page
+    assert "untrained" not in page
+
+
+def test_a_survey_has_its_kinds_and_the_first_of_each(tmp_path):
+    result = survey_by_hand()
+    page = write_results(tmp_path / "out", {"survey": result}, model="m", about="a").read_text(encoding="utf-8")
+    assert "In brackets: in the same model with random weights" in page
+    kinds = rows_of(tmp_path / "out" / "tables" / "survey_kinds.csv")
+    assert [int(row["mostly silent"]) for row in kinds] == (
+        result.table("sites").columns["neurons"][:, list(KINDS).index("mostly silent")].tolist()
+    )
+    firsts = rows_of(tmp_path / "out" / "tables" / "survey_firsts.csv")
+    silent = next(row for row in firsts if row["kind"] == "mostly silent")
+    assert silent["neuron"] == result.of_kind("mostly silent")[0]
+    place = result.place("neuron", silent["neuron"])
+    assert float(silent["value"]) == pytest.approx(result.table("activity").columns["silent"][place])
+    follows = next(row for row in firsts if row["kind"] == "frequency")
+    at = result.place("measure", "frequency"), result.place("neuron", follows["neuron"])
+    assert float(follows["value"]) == pytest.approx(result.values[at])
+    assert float(follows["chance"]) == pytest.approx(result.null[at])
+
+
+def test_captions_say_where_intervals_come_from_or_why_there_are_none(ranking):
+    assert resampling(replace(ranking, resampled="ten groups")) == "Interval: ten groups"
+    assert resampling(replace(ranking, resampled="no interval: one text")) == "No interval: one text"
