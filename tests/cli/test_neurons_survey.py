@@ -14,11 +14,14 @@ def test_a_survey_prints_counts_and_saves(cli, tagger, tmp_path):
     assert code == 0, told
     assert "mostly silent" in printed
     assert "neurons.0" in printed
-    saved = Result.load(tmp_path / "s")
+    saved = Result.load(tmp_path / "s" / "survey")
+    page = (tmp_path / "s" / "neurons.html").read_text(encoding="utf-8")
+    assert "mostly silent" in page
+    assert "<title>tagger – Pellucid" in page, "the folder of the model, without those above it"
     assert planted.names()["NOUN"] in saved.of_kind("mostly silent")
     assert saved.provenance.command.startswith("pellucid neurons survey")
     code, printed, _ = cli(*line, "--json")
-    assert json.loads(printed)["kind"] == "neurons.survey"
+    assert json.loads(printed)["survey"]["kind"] == "neurons.survey"
 
 
 def test_a_neurons_page_has_its_group_and_its_effect(cli, tagger, tmp_path):

@@ -50,6 +50,22 @@ def test_agreement_is_jaccard_of_the_first():
     assert found.low is None
 
 
+def test_rankings_may_write_their_neurons_in_different_orders():
+    values, moved = np.arange(12.0), np.random.default_rng(0).permutation(12)
+    low, high = values[None] - 0.5, values[None] + 0.5
+    one = ranking(values[::-1], low=low[:, ::-1], high=high[:, ::-1])
+    other = ranking(values, low=low, high=high, random=values / 2)
+    names = tuple(NAMES[at] for at in moved)
+    shuffled = ranking(values[moved], low=low[:, moved], high=high[:, moved], names=names, random=values[moved] / 2)
+    assert shuffled.in_order(NAMES).same(other)
+    assert other.in_order(names).same(shuffled)
+    for found in (neurons.agreement, neurons.vote):
+        kept = {} if found is neurons.vote else {"k": 3}
+        assert found({"a": one, "b": shuffled}, **kept).same(found({"a": one, "b": other}, **kept))
+    counts = {"counts": (3, 5)}
+    assert neurons.stability([one, shuffled], **counts).same(neurons.stability([one, other], **counts))
+
+
 def test_the_interval_of_an_agreement_is_that_of_scores_drawn_again():
     values = np.arange(12.0)
     sure, unsure = (ranking(values, low=values[None] - reach, high=values[None] + reach) for reach in (1e-9, 30))

@@ -142,7 +142,7 @@ def compared(
 
     made: dict[str, Result] = {}
     few = min(top, *(len(each.neurons) for each in found.values()))
-    same = len({each.neurons for each in found.values()}) == 1
+    same = len({frozenset(each.neurons) for each in found.values()}) == 1
     if len(found) > 1 and same:
         made["agreement"] = neurons.agreement(found, k=few, cls=cls)
         made["vote"] = neurons.vote(found, cls=cls)

@@ -11,11 +11,10 @@ import typer
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
-from pellucid.cli._command import under_command
 from pellucid.cli._groups import spread
 from pellucid.cli._neuron_options import Control, Seed, SitesOption, group
-from pellucid.cli._neuron_results import check_out
-from pellucid.cli._print import console, print_json, print_table
+from pellucid.cli._neuron_results import check_out, give
+from pellucid.cli._print import console, print_table
 
 if TYPE_CHECKING:
     from pellucid.neurons import NeuronSurvey
@@ -34,7 +33,7 @@ def survey(
     sites: SitesOption = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons to name of each kind.")] = 8,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A folder for the result; it must be new or empty.")
+        Path | None, typer.Option("--out", "-o", help="A folder for the result and a page; it must be new or empty.")
     ] = None,
     control: Control = True,
     seed: Seed = 0,
@@ -51,15 +50,9 @@ def survey(
     check_out(out)
     read, opened = shape.open(corpus), opening.open(model)
     how = {**asdict(running), "long": long}
-    result = under_command(surveyed(opened, read, sites=sites, control=control, seed=seed, **how))
-    if out is not None:
-        result.save(out)
-    if json:
-        print_json(result.to_json())
-        return
-    _print(result, top)
-    if out is not None:
-        console().print(f"Saved in {out}; look at it with: pellucid show {out}")
+    result = surveyed(opened, read, sites=sites, control=control, seed=seed, **how)
+    about = f"Neurons of {opened.name} that are dead, silent or saturated, and those that follow place or frequency."
+    give({"survey": result}, out, json, model=opened.name, about=about, tell=lambda _, each: _print(each, top))
 
 
 def _print(result: NeuronSurvey, top: int) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -113,6 +113,25 @@ class Ranking(Result):
         names = self.neurons
         places = np.arange(len(names)) if seed is None else np.random.default_rng([seed, 6]).permutation(len(names))
         return [names[place] for place in np.lexsort((places, -self.scores(cls, by=by))).tolist()]
+
+    def in_order(self, neurons: Sequence[str]) -> Ranking:
+        """The same ranking, its neurons written in another order."""
+        if tuple(neurons) == self.neurons:
+            return self
+        place = {name: at for at, name in enumerate(self.neurons)}
+        chosen = [place[name] for name in neurons]
+
+        def moved(array: Array, axes: Iterable[str]) -> Array:
+            return array.take(chosen, axis=list(axes).index("neuron"))
+
+        cells = {name: None if array is None else moved(array, self.axes)
+                 for name, array in (("null", self.null), ("low", self.low), ("high", self.high))}  # fmt: skip
+        tables = {name: table if "neuron" not in table.axes else Table(
+                      {**table.axes, "neuron": tuple(neurons)},
+                      {column: moved(values, table.axes) for column, values in table.columns.items()})
+                  for name, table in self.tables.items()}  # fmt: skip
+        values, axes = moved(self.values, self.axes), {**self.axes, "neuron": tuple(neurons)}
+        return replace(self, axes=axes, values=values, tables=tables, **cells)
 
     def top(self, k: int, cls: str | None = None, *, by: str = "absolute") -> list[str]:
         """The names of the `k` most important neurons."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 from pellucid.report.html import Html, element, joined
 from pellucid.report.section import Section
@@ -46,8 +48,10 @@ def page(
 ) -> str:
     """The whole HTML file: title, what it is about, how to read it, and the sections in their order.
 
-    The first `opened` sections stand open and the others open at a click; all stand open where it is None.
+    The first `opened` sections stand open and the others open at a click; all stand open where it is None. A title that
+    is the folder of a model is shown without the folders above it.
     """
+    title = Path(title).name or title if os.path.exists(title) else title  # Path's raises at long ones
     sections = [_section(each, open_=opened is None or place < opened) for place, each in enumerate(written)]
     main = element("main", *sections, id="main")
     columns = element("div", _contents(written), main, class_="columns")

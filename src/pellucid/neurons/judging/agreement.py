@@ -49,7 +49,8 @@ def expected_jaccard(total: int, k: int) -> float:
 
 def agreement(rankings: Mapping[str, Ranking], *, k: int = 50, cls: str | None = None, seed: int = 0) -> Agreement:
     """The overlap of the first `k` neurons of every two of several rankings of the same neurons."""
-    names = _same_neurons(rankings)
+    rankings = _aligned(rankings)
+    names = next(iter(rankings.values())).neurons
     if not 1 <= k <= len(names):
         raise ResultError(f"There are {len(names)} neurons, so rankings have no first {k}; use 1 to {len(names)}.")
     tops = {name: each.top(k, cls) for name, each in rankings.items()}
@@ -96,8 +97,9 @@ def vote(rankings: Mapping[str, Ranking], *, cls: str | None = None, seed: int =
     that of most rankings that have the class. Classes are those of the first ranking. The interval, where all rankings
     have one, is ± 1.96 sd of votes of scores that are drawn within their own.
     """
-    names = _same_neurons(rankings)
+    rankings = _aligned(rankings)
     first = next(iter(rankings.values()))
+    names = first.neurons
     classes = first.classes if cls is None else (cls,)
     asked = [*classes, cls]  # the last is the overall vote
     whole = np.stack([_voted(list(rankings.values()), name, None) for name in asked])
@@ -152,7 +154,7 @@ def stability(again: Sequence[Ranking], *, counts: Sequence[int] = (5, 10, 20, 5
     """
     if len(again) < 2:
         raise ResultError("Stability compares two or more rankings of the same neurons; make them of other documents.")
-    names = _same_neurons({str(place): each for place, each in enumerate(again)})
+    names = _aligned({str(place): each for place, each in enumerate(again)})["0"].neurons
     sizes = tuple(sorted({count for count in counts if 1 <= count <= len(names)}))
     if not sizes:
         raise ResultError(f"There are {len(names)} neurons; give counts from 1 to {len(names)}.")
@@ -196,15 +198,16 @@ def _sign(rankings: Any, cls: str) -> Array:
     return np.where(np.sum(votes, axis=0) < 0, -1.0, 1.0)
 
 
-def _same_neurons(rankings: Mapping[str, Ranking]) -> tuple[str, ...]:
+def _aligned(rankings: Mapping[str, Ranking]) -> dict[str, Ranking]:
+    """Rankings of the same neurons, all written in the order of the first: a store has another than a sweep."""
     if not rankings:
         raise ResultError("No ranking was given; give at least one.")
     (one, first), *rest = rankings.items()
     for other, each in rest:
-        if each.neurons != first.neurons:
-            apart = sorted(set(each.neurons) ^ set(first.neurons))
+        apart = sorted(set(each.neurons) ^ set(first.neurons))
+        if apart:
             raise ResultError(
-                f"The rankings {one!r} and {other!r} are not of the same neurons in the same order"
-                f"{f' (they differ in {listing(apart, most=3)})' if apart else ''}; rank the same sites with both."
+                f"The rankings {one!r} and {other!r} are not of the same neurons (they differ in "
+                f"{listing(apart, most=3)}); rank the same sites with both."
             )
-    return first.neurons
+    return {name: each.in_order(first.neurons) for name, each in rankings.items()}
