@@ -52,7 +52,8 @@ def survey(
     how = {**asdict(running), "long": long}
     result = surveyed(opened, read, sites=sites, control=control, seed=seed, **how)
     about = f"Neurons of {opened.name} that are dead, silent or saturated, and those that follow place or frequency."
-    give({"survey": result}, out, json, model=opened.name, about=about, tell=lambda _, each: _print(each, top))
+    give({"survey": result}, out, json, model=opened.name, about=about, headings={"survey": "All neurons at a glance"},
+         tell=lambda _, each: _print(each, top))  # fmt: skip
 
 
 def _print(result: NeuronSurvey, top: int) -> None:
