@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 COVARIANCES = ("none", "diagonal", "full")
 _COMMON = ("shift", "unlabelled")
 """Arrays of a state that hold for all values."""
-_AT_ONCE = 1 << 19
+_AT_ONCE = 1 << 17
 """Numbers of rows, sorted by value, that are summed by one product: they stay in a CPU's cache, and the cost of the
 product does not grow with the number of values."""
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pellucid.collect.collector import Accumulator, Collector, Setting, split_key
 from pellucid.collect.encode import Encoded, Encoder, Row, looked_at
+from pellucid.collect.freed_memory import kept_freed_memory
 from pellucid.collect.job import Job
 from pellucid.collect.plan import Ahead, PlannedBatch, Shard
 from pellucid.collect.sentence_rows import SentenceWords, is_whole
@@ -85,7 +86,8 @@ class Runner:
         self, shard: Shard, sentences: Sequence[Sentence], *, announce: Callable[[int], None] = lambda _: None
     ) -> States:
         """Every collector's state of one shard; where memory runs out, begins it again with half the batch."""
-        states = self._within_memory(lambda: self._gather(shard, sentences, announce))
+        with kept_freed_memory():
+            states = self._within_memory(lambda: self._gather(shard, sentences, announce))
         if self.halved:
             record = states[RECORD].facts
             states[RECORD] = State({}, {**record, "halved": [[shard.index, self.halved]]})
