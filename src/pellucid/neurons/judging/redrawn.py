@@ -33,6 +33,7 @@ def deviations(ranking: Ranking, cls: str | None) -> Array | None:
     return None if ends is None else (ends[1] - ends[0]) / 2 / quantile_of(ranking.resampled)
 
 
-def redrawn(scores: Array, deviation: Array, dice: np.random.Generator) -> Array:
-    """Sizes of scores, each drawn from a normal law about it."""
-    return np.abs(scores + deviation * dice.normal(size=scores.shape))
+def redrawn(scores: Array, deviation: Array, dice: np.random.Generator, *, by: str = "absolute") -> Array:
+    """Scores, each drawn from a normal law about it: their size, or `signed` as they are."""
+    drawn = scores + deviation * dice.normal(size=scores.shape)
+    return np.abs(drawn) if by == "absolute" else drawn
