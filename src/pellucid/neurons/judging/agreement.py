@@ -120,7 +120,7 @@ def vote(rankings: Mapping[str, Ranking], *, cls: str | None = None, seed: int =
         ends = [whole - reach, whole + reach]
     signed = np.sort(np.stack([sign * end[:-1] for end in ends]), axis=0) if bounded else None
     half = np.full(len(names), 0.5)
-    told = {"method": "vote", "concept": first.concept, "class": cls, "rankings": list(rankings)}
+    told = {"method": "vote", "concept": first.concept, "class": cls, "rankings": list(rankings), **_shared(rankings)}
     outer = [end[-1] for end in ends] if bounded else [None, None]
     return Ranking(
         axes={"class": classes, "neuron": tuple(names)},
@@ -205,6 +205,13 @@ def _sign(rankings: Any, cls: str) -> Array:
     """The sign of most rankings that have a class; + where they are even."""
     votes = [np.sign(each.values[each.place("class", cls)]) for each in rankings if cls in each.classes]
     return np.where(np.sum(votes, axis=0) < 0, -1.0, 1.0)
+
+
+def _shared(rankings: Mapping[str, Ranking]) -> dict[str, Any]:
+    """What tells of which text all rankings were made, where it is the same, so that judging can know it again."""
+    arguments = [each.provenance.arguments for each in rankings.values()]
+    return {name: arguments[0][name] for name in ("rule", "held out")
+            if all(name in each and each[name] == arguments[0][name] for each in arguments)}  # fmt: skip
 
 
 def _aligned(rankings: Mapping[str, Ranking]) -> dict[str, Ranking]:
