@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -11,8 +12,10 @@ from scipy.stats import norm, t
 from pellucid import neurons
 from pellucid.neurons.judging.agreement import expected_jaccard
 from pellucid.neurons.judging.redrawn import deviations, quantile_of
+from pellucid.neurons.probing.intervals import accuracies, over_folds
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import Provenance, ResultError, Table
+from pellucid.uncertainty import jackknife
 from tests.neurons import planted
 
 NAMES = (*(f"resid.0:{unit}" for unit in range(4)), *(f"neurons.0:{unit}" for unit in range(8)))
@@ -89,6 +92,23 @@ def test_the_interval_of_an_agreement_is_that_of_scores_drawn_again():
 )  # fmt: skip
 def test_half_an_interval_is_a_quantile_of_t(told, freedom):
     assert quantile_of(told) == pytest.approx(t.ppf(0.975, freedom), abs=1e-6)
+
+
+def test_every_interval_tells_how_wide_it_is():
+    """What writes an interval, and what reads its width, agree; anything else is refused and not guessed."""
+    found = np.arange(12.0).reshape(4, 3)
+    assert quantile_of(over_folds(found, unit="sentence").resampled) == pytest.approx(t.ppf(0.975, 3), abs=1e-6)
+    assert quantile_of(jackknife(found[0], found, [1.0] * 4).resampled) == pytest.approx(t.ppf(0.975, 3), abs=1e-6)
+    hits, counts = np.ones((6, 2)), np.full((6, 2), 3)
+    assert quantile_of(accuracies(hits, counts, unit="row")[1].resampled) == pytest.approx(t.ppf(0.975, 5), abs=1e-6)
+    values = np.arange(12.0)
+    bounded = ranking(values, low=values[None] - 1, high=values[None] + 1)
+    assert quantile_of(neurons.vote({"a": bounded, "b": bounded}).resampled) == 1.96  # as a vote's own
+    for odd in ("1000 draws of words (bootstrap)", "1 document groups (jackknife, 95%)", "ten groups"):
+        stranger = replace(bounded, resampled=odd)
+        for use in (neurons.distribution, neurons.spread, neurons.polysemy):
+            with pytest.raises(ResultError, match="does not say how wide"):
+                use(stranger, **({} if use is neurons.spread else {"k": 3}))
 
 
 def test_deviations_are_those_that_the_interval_was_made_of():
