@@ -11,7 +11,7 @@ import numpy as np
 
 from pellucid.errors import listing
 from pellucid.neurons.judging.equals import equals_at_cut, overlaps
-from pellucid.neurons.judging.redrawn import BOUNDS, deviations, redrawn
+from pellucid.neurons.judging.redrawn import BOUNDS, NORMAL, deviations, redrawn
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import Array, Result, ResultError, Table
 
@@ -116,7 +116,7 @@ def vote(rankings: Mapping[str, Ranking], *, cls: str | None = None, seed: int =
     if bounded:
         dice = np.random.default_rng([seed, 14])
         drawn = [[_voted(list(rankings.values()), name, dice) for name in asked] for _ in range(_VOTES)]
-        reach = 1.96 * np.std(drawn, axis=0, ddof=1)
+        reach = NORMAL * np.std(drawn, axis=0, ddof=1)
         ends = [whole - reach, whole + reach]
     signed = np.sort(np.stack([sign * end[:-1] for end in ends]), axis=0) if bounded else None
     half = np.full(len(names), 0.5)
