@@ -129,7 +129,9 @@ def test_what_a_ranking_cannot_tell_of_a_class_is_left_out(cli, ranked, tmp_path
     assert "one-where" in result
     assert result["agreement"]["provenance"]["seed"] == result["vote"]["provenance"]["seed"] == 4
     assert result["one-polysemy"]["provenance"]["seed"] == 4
-    alone = cli("neurons", "compare", tmp_path / "in" / "one", tmp_path / "in" / "gaussian", "--class", "NOUN", "--json")
+    alone = cli(
+        "neurons", "compare", tmp_path / "in" / "one", tmp_path / "in" / "gaussian", "--class", "NOUN", "--json"
+    )
     assert alone[0] == 0
     assert "Left out: agreement: it takes two rankings" in " ".join(alone[2].split())
 

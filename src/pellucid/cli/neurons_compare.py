@@ -185,9 +185,7 @@ def compared(
         made[f"{name}-spread"] = neurons.spread(each)
         if len(each.classes) > 1:
             try:
-                made[f"{name}-polysemy"] = neurons.polysemy(
-                    each, min(few, max(1, len(each.neurons) // 50)), seed=seed
-                )
+                made[f"{name}-polysemy"] = neurons.polysemy(each, min(few, max(1, len(each.neurons) // 50)), seed=seed)
             except PellucidError as error:
                 _left_out(f"classes per neuron of {name}", str(error))
     precise = {name: each for name, each in found.items() if each.method == "precision"}

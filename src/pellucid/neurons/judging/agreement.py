@@ -61,7 +61,11 @@ def agreement(rankings: Mapping[str, Ranking], *, k: int = 50, cls: str | None =
     places = {name: _places(each.scores(cls))[best] for name, each in rankings.items()}
     low, high, unit = _overlaps_again(list(rankings.values()), values, k, cls, seed)
     first = next(iter(rankings.values())).provenance
-    told: dict[str, Any] = {"k": k, "class": cls, "rankings": {name: each.provenance.function for name, each in rankings.items()}}
+    told: dict[str, Any] = {
+        "k": k,
+        "class": cls,
+        "rankings": {name: each.provenance.function for name, each in rankings.items()},
+    }
     equal = {name: equals_at_cut(row, k) for name, row in zip(rankings, scores, strict=True)}
     if any(equal.values()):
         told["equal at the cut"] = equal
