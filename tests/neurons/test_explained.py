@@ -71,7 +71,7 @@ def test_a_text_counts_where_it_fires_at_all():
     model = pl.Model.load("zoo:sentiment")
     label = str(model.hf.config.id2label[0])
     texts = [f"{start} {word} film{end}" for start in ("a", "this is without any doubt a")
-             for word in ("fine", "bad", "dull", "good", "silly") for end in ("", " and a story with charm")]  # fmt: skip
+             for word in ("fine", "bad", "dull", "good", "silly") for end in ("", " with charm in it")]  # fmt: skip
     made = [Sentence.of_text(text, id=str(n), facts={"label": label}) for n, text in enumerate(texts)]
     ranking = iou(model, pl.Corpus.of(made), concept="property:length", sites="neurons.0", control=False)
     found = explained_accuracy(ranking, model, pl.Corpus.of(made), quantile=0.7, batch=4)

@@ -133,10 +133,8 @@ def _removed(
             left = [unit for unit in units if unit not in gone.get(site, ())]
             if left:
                 lost = sweep_neurons(found, site, left, replacement, gone=gone, means=means, tokens=tokens)
-                drops, goals = (
-                    lost.drops[:, mine].sum(axis=1),
-                    lost.counts[mine].sum(axis=0),
-                )  # [units, groups], [groups]
+                drops = lost.drops[:, mine].sum(axis=1)  # [units, groups]
+                goals = lost.counts[mine].sum(axis=0)  # [groups]
                 average = drops.sum(axis=1) / goals.sum()
                 best = int(average.argmax())
                 step = Step(f"{site}:{left[best]}", drops[best], goals)

@@ -25,8 +25,9 @@ class Agreement(Result):
     """The overlap of the first neurons of two rankings, |A ∩ B| / |A ∪ B|, [first, second].
 
     Equals come in any order, each ranking's its own: where the cut goes through them (`equal at the cut` among the
-    arguments tells how many), the overlap is the mean over orders. Where all rankings have intervals, that of the overlap comes from drawing every score within its own. Table
-    `neurons` has the place of every neuron in each ranking, the best by `vote` first.
+    arguments tells how many), the overlap is the mean over orders. Where all rankings have intervals, that of the
+    overlap comes from drawing every score within its own. Table `neurons` has the place of every neuron in each
+    ranking, the best by `vote` first.
     """
 
     kind: ClassVar[str] = "neurons.agreement"

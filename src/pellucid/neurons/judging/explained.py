@@ -30,8 +30,8 @@ MEASURES = {"correlation": "rank correlation of a neuron's best score with the a
 class Explained(Result):
     """The rank correlation of explainability and accuracy over neurons, [measure].
 
-    Table `neurons` has for each its best score, its best class, the end at which it fires for that, the share of answers
-    that are right where it fires, and how many answers these are.
+    Table `neurons` has for each its best score, its best class, the end at which it fires for that, the share of
+    answers that are right where it fires, and how many answers these are.
     """
 
     kind: ClassVar[str] = "neurons.explained"

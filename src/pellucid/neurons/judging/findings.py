@@ -31,8 +31,9 @@ class Distribution(Result):
 def distribution(ranking: Ranking, k: int = 50, *, cls: str | None = None, seed: int = 0) -> Distribution:
     """The share of the first `k` neurons at each site (a layer of the stream, the MLP, heads).
 
-    Equals come in any order: where the cut goes through them, each counts by its chance to be among the first. Where the ranking has an interval, that of the shares comes from drawing every score within its own, 95%, as if
-    normal; else there is none.
+    Equals come in any order: where the cut goes through them, each counts by its chance to be among the first. Where
+    the ranking has an interval, that of the shares comes from drawing every score within its own, 95%, as if normal;
+    else there is none.
     """
     sites = by_site(ranking.neurons)
     scores, spread = ranking.scores(cls), deviations(ranking, cls)

@@ -28,8 +28,8 @@ def quantile_of(resampled: str, *, level: float = 0.95) -> float:
     if told is None or int(told[1]) < 2:
         raise ResultError(
             f"The interval of a ranking comes from {resampled!r}, which does not say how wide it is in standard "
-            f"deviations; write as many groups as were left out, as in '10 document groups', or {BOUNDS!r} and what for "
-            f"± {NORMAL} sd."
+            f"deviations; write as many groups as were left out, as in '10 document groups', or {BOUNDS!r} and what "
+            f"for ± {NORMAL} sd."
         )
     return t_quantile((1 + level) / 2, int(told[1]) - 1)
 
