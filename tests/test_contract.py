@@ -116,8 +116,8 @@ FACTORIES: dict[str, Callable[[], Result]] = {
 }
 """How the tests make a result of every kind, by running its analysis on a small sweep made by hand."""
 
-ONE_DRAW = {"neurons.polysemy", "train.curves"}
-"""Kinds without an interval: a training is one draw, and first neurons are counted as they are."""
+ONE_DRAW = {"train.curves"}
+"""Kinds without an interval: a training is one draw."""
 ONE_TEXT = {
     "attribution",
     "attribution.ablations",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pellucid import neurons
+from pellucid.cli.neurons_compare import _by_method
 from pellucid.results import Result
 from tests.neurons import planted
 
@@ -67,6 +69,86 @@ def test_rankings_of_other_neurons_have_no_agreement(cli, ranked, tmp_path):
     assert code == 0
     assert "Left out: agreement: the rankings are of different neurons" in told
     assert "experts" in json.loads(printed)
+
+
+def _told(ranking, concept, text, method="precision"):
+    """The same ranking as if it were made for another concept, of another text, or by another method."""
+    origin = ranking.provenance
+    arguments = {**origin.arguments, "concept": concept, "method": method}
+    return replace(
+        ranking, provenance=replace(origin, arguments=arguments, corpus={**origin.corpus, "fingerprint": text})
+    )
+
+
+def test_rankings_by_one_method_are_kept_apart_by_concept(ranked):
+    """Stability is of one method and concept, whatever order its neurons are written in."""
+    made = Result.load(ranked / "all-precision")
+    turned = made.in_order(made.neurons[::-1])
+    found = {
+        "a": _told(made, "upos", "1"), "b": _told(turned, "upos", "2"),
+        "c": _told(made, "xpos", "1"), "d": _told(made, "xpos", "2"), "e": _told(made, "xpos", "3"),
+        "f": _told(made, "upos", "1", "iou"), "g": _told(made, "upos", "2", "iou"),
+        "h": _told(made, "upos", "1", "probeless"),
+    }  # fmt: skip
+    groups = _by_method(found)
+    assert {name: len(each) for name, each in groups.items()} == {
+        "precision-upos": 2, "precision-xpos": 3, "iou": 2,
+    }  # fmt: skip
+    assert groups["precision-xpos"] == [found["c"], found["d"], found["e"]]
+    odd = {f"{at}": _told(made, concept, str(at % 2)) for at, concept in enumerate(("a/b", "a/b", "a b", "a b"))}
+    assert list(_by_method(odd)) == ["precision-a_b", "precision-a_b-2"], "names of folders"
+
+
+def test_rankings_of_one_name_are_grouped_by_their_neurons(ranked, tmp_path):
+    made = Result.load(ranked / "all-precision")
+    other = neurons.rank(planted.model(), planted.corpus().take(30), concept="upos", methods="precision",
+                         sites="neurons.1", control=False, progress=False)["precision"]  # fmt: skip
+    found = {str(at): _told(each, "upos", str(at)) for at, each in enumerate((made, made, other, other))}
+    assert {name: len(each) for name, each in _by_method(found).items()} == {
+        "precision-neurons.0": 2, "precision-neurons.1": 2,
+    }  # fmt: skip
+    origin = made.provenance
+    stranger = replace(made, provenance=replace(origin, models=({"name": "other", "fingerprint": "x"},)))
+    assert not _by_method({"a": _told(made, "upos", "1"), "b": _told(stranger, "upos", "2")})
+
+
+def test_what_a_ranking_cannot_tell_of_a_class_is_left_out(cli, ranked, tmp_path):
+    made = Result.load(ranked / "all-precision")
+    together = _told(made, "upos", "1", "gaussian")
+    (tmp_path / "in").mkdir()
+    for name, each in (("one", made), ("other", _told(made, "upos", "2")), ("gaussian", together)):
+        each.save(tmp_path / "in" / name)
+    line = ["neurons", "compare", tmp_path / "in", "--class", "NOUN", "--top", "9", "--seed", "4", "--json"]
+    code, printed, told = cli(*line)
+    assert code == 0, told
+    said = " ".join(told.split())
+    assert "Left out: agreement, vote and sites of gaussian: 'gaussian' tells all" in said
+    result = json.loads(printed)
+    assert result["agreement"]["axes"]["first"] == ["one", "other"]
+    assert "gaussian-where" not in result
+    assert "one-where" in result
+    assert result["agreement"]["provenance"]["seed"] == result["vote"]["provenance"]["seed"] == 4
+    assert result["one-polysemy"]["provenance"]["seed"] == 4
+    alone = cli(
+        "neurons", "compare", tmp_path / "in" / "one", tmp_path / "in" / "gaussian", "--class", "NOUN", "--json"
+    )
+    assert alone[0] == 0
+    assert "Left out: agreement: it takes two rankings" in " ".join(alone[2].split())
+
+
+def test_a_class_that_no_ranking_has_is_refused(refused, ranked):
+    refused("neurons", "compare", ranked, "--class", "DOG", said="DOG")
+
+
+def test_experts_of_concepts_without_a_class_in_common_are_left_out(cli, tmp_path):
+    for name, concept in (("tags", "upos=NOUN"), ("length", "property:length")):
+        text = planted.corpus().take(30)
+        made = neurons.precision(planted.model(), text, concept=concept, sites="neurons.0", control=False)
+        made.save(tmp_path / name)
+    code, printed, told = cli("neurons", "compare", tmp_path / "tags", tmp_path / "length", "--json")
+    assert code == 0, told
+    assert "Left out: experts: The rankings have no class in common" in " ".join(told.split())
+    assert "agreement" in json.loads(printed)
 
 
 def test_neurons_are_searched_in_other_models(cli, tagger, tmp_path):

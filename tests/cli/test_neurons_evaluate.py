@@ -50,13 +50,14 @@ def test_a_single_document_cannot_be_halved(refused, tagger, tmp_path):
 def test_several_methods_are_judged_as_asked(cli, tagger, tmp_path):
     few = ["--corpus", "grammar:90:3", "--sites", "neurons.0", "--epochs", "4", "--concept", "upos", "--draws", "1"]
     asked = ["--method", "probeless", "--method", "selectivity", "--count", "3", "--count", "9", "--class", "NOUN"]
-    line = ["neurons", "evaluate", tagger, *few, *asked, "--replacement", "mean", "--modelled", "8"]
+    line = ["neurons", "evaluate", tagger, *few, *asked, "--replacement", "mean", "--modelled", "8", "--seed", "2"]
     code, _, told = cli(*line, "-o", tmp_path / "out")
     assert code == 0, told
     made = {place.parent.name: Result.load(place.parent) for place in (tmp_path / "out").glob("*/result.json")}
     parts = {f"{method}-{part}" for method in ("probeless", "selectivity")
              for part in ("ranking", "model", "probe", "anew", "sites")}  # fmt: skip
     assert set(made) == {*parts, "agreement"}  # the model has a task: it is judged in it without being asked
+    assert made["agreement"].provenance.seed == 2
     for part in ("model", "probe", "anew"):
         assert made[f"probeless-{part}"].axes["neurons"] == (3, 9)
         assert made[f"probeless-{part}"].provenance.arguments["class"] == "NOUN"

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -434,3 +435,5 @@ def test_shards_grow_with_what_is_merged_and_shrink_with_what_is_run():
     assert tokens(1, small) < tokens(1, large) < 1 << 20
     assert tokens(2, large) == pytest.approx(tokens(1, large) / 2, abs=1)
     assert tokens(1000, small) == 4 * 128
+    bare = SimpleNamespace(device=torch.device("cpu"), hf=torch.nn.Identity())  # nothing learned, nothing to run
+    assert default_shard(make_job([model], {"one": small}, Reading(), token_budget=128), [bare]) == 1 << 20

@@ -14,6 +14,7 @@ from pellucid.model.sites import Site
 from pellucid.neurons.judging.ablating import site_means, sweep_neurons
 from pellucid.neurons.judging.ablation import by_ablation, by_greedy_ablation
 from pellucid.results import ResultError
+from pellucid.uncertainty import jackknife
 from tests.neurons import planted
 from tests.tiny_models import network, word_tokenizer
 
@@ -165,6 +166,17 @@ def test_greedy_removal_for_a_class_goes_by_that_class_alone():
     lost = sweep_neurons(measuring, Site("neurons", 0), gone[1:], gone={Site("neurons", 0): gone[:1]})
     expected = lost.drops[0, place].sum() / lost.counts[place].sum()
     assert noun.table("steps").columns["lost"][1] == pytest.approx(expected, abs=1e-6)
+    # the interval of what is lost leaves out a document group at a time, with the neurons that went held fixed
+    drops, counts = lost.drops[0, place], lost.counts[place]
+    there = np.flatnonzero(counts)
+    without = [np.array((drops.sum() - drops[at]) / (counts.sum() - counts[at])) for at in there]
+    ends = jackknife(np.array(expected), without, counts[there].tolist())
+    steps = noun.table("steps").columns
+    assert [steps["low"][1], steps["high"][1]] == pytest.approx([ends.low, ends.high], abs=1e-6)
+    assert steps["low"][1] < steps["high"][1]
+    assert noun.low is None
+    assert noun.resampled.startswith("no interval: ")
+    assert f"over {len(there)} document groups" in noun.resampled
     both = by_greedy_ablation(planted.model(), text, concept="upos=DET,VERB", sites="neurons.0", within=5, count=2)
     assert both.classes == ("DET", "VERB")
     assert both.top(1, "VERB") == [planted.names()["VERB"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 from scipy.stats import norm, t
 
 from pellucid import neurons
-from pellucid.neurons.judging.agreement import expected_jaccard, jaccard
+from pellucid.neurons.judging.agreement import expected_jaccard
 from pellucid.neurons.judging.redrawn import deviations, quantile_of
+from pellucid.neurons.probing.intervals import accuracies, over_folds
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import Provenance, ResultError, Table
+from pellucid.uncertainty import jackknife
 from tests.neurons import planted
 
 NAMES = (*(f"resid.0:{unit}" for unit in range(4)), *(f"neurons.0:{unit}" for unit in range(8)))
@@ -34,6 +37,10 @@ def ranking(values, *, low=None, high=None, names=NAMES, method="by hand", rando
     )  # fmt: skip
 
 
+def jaccard(one, other):
+    return len({*one} & {*other}) / len({*one} | {*other})
+
+
 def test_agreement_is_jaccard_of_the_first():
     one, other = ranking(np.arange(12.0)), ranking(np.r_[np.arange(10.0), 0.5, -20.0])
     found = neurons.agreement({"one": one, "other": other}, k=3)
@@ -46,7 +53,6 @@ def test_agreement_is_jaccard_of_the_first():
     assert table.axes["neuron"] == tuple(neurons.vote({"one": one, "other": other}).order())
     assert table.columns["one"].tolist() == [1, 3, 4, 5, 6, 7, 2, 8, 9, 10, 11, 12]
     assert table.columns["other"].tolist() == [1, 2, 3, 4, 5, 6, 11, 7, 8, 9, 10, 12]
-    assert jaccard(["a", "b"], ["b", "c"]) == pytest.approx(1 / 3)
     assert found.low is None
 
 
@@ -86,6 +92,23 @@ def test_the_interval_of_an_agreement_is_that_of_scores_drawn_again():
 )  # fmt: skip
 def test_half_an_interval_is_a_quantile_of_t(told, freedom):
     assert quantile_of(told) == pytest.approx(t.ppf(0.975, freedom), abs=1e-6)
+
+
+def test_every_interval_tells_how_wide_it_is():
+    """What writes an interval, and what reads its width, agree; anything else is refused and not guessed."""
+    found = np.arange(12.0).reshape(4, 3)
+    assert quantile_of(over_folds(found, unit="sentence").resampled) == pytest.approx(t.ppf(0.975, 3), abs=1e-6)
+    assert quantile_of(jackknife(found[0], found, [1.0] * 4).resampled) == pytest.approx(t.ppf(0.975, 3), abs=1e-6)
+    hits, counts = np.ones((6, 2)), np.full((6, 2), 3)
+    assert quantile_of(accuracies(hits, counts, unit="row")[1].resampled) == pytest.approx(t.ppf(0.975, 5), abs=1e-6)
+    values = np.arange(12.0)
+    bounded = ranking(values, low=values[None] - 1, high=values[None] + 1)
+    assert quantile_of(neurons.vote({"a": bounded, "b": bounded}).resampled) == 1.96  # as a vote's own
+    for odd in ("1000 draws of words (bootstrap)", "1 document groups (jackknife, 95%)", "ten groups"):
+        stranger = replace(bounded, resampled=odd)
+        for use in (neurons.distribution, neurons.spread, neurons.polysemy):
+            with pytest.raises(ResultError, match="does not say how wide"):
+                use(stranger, **({} if use is neurons.spread else {"k": 3}))
 
 
 def test_deviations_are_those_that_the_interval_was_made_of():
@@ -165,6 +188,72 @@ def test_equals_come_in_the_models_order_or_with_a_seed_in_any():
     assert tied.order(seed=3) == drawn[3]
 
 
+def chosen_alone(places, total=200, *, sites=2):
+    """A ranking that gives 1, 1/2, … to some neurons, and 0 to all others."""
+    score = np.zeros(total)
+    score[list(places)] = 1 / np.arange(1, len(places) + 1)
+    names = [f"resid.{site}:{unit}" for site in range(sites) for unit in range(total // sites)]
+    return ranking(score, names=names)
+
+
+def test_neurons_that_no_method_chose_are_no_agreement():
+    """Equals at the cut come in any order: two rankings that chose different neurons agree as chance does."""
+    one, other = chosen_alone((150, 151)), chosen_alone((160, 161))
+    found = neurons.agreement({"one": one, "other": other}, k=50)
+    assert found.values[0, 1] == pytest.approx(found.null[0, 1], abs=0.01)
+    assert np.diag(found.values).tolist() == [1, 1]
+    assert found.values[0, 1] == found.values[1, 0]
+    assert neurons.stability([one, other], counts=(50,)).values[0] == pytest.approx(found.null[0, 1], abs=0.01)
+    again = neurons.agreement({"one": one, "other": other}, k=50)
+    assert np.array_equal(found.values, again.values)
+    assert not np.array_equal(found.values, neurons.agreement({"one": one, "other": other}, k=50, seed=1).values)
+    assert found.provenance.arguments["equal at the cut"] == {"one": 198, "other": 198}
+
+
+def test_the_agreement_of_equals_is_the_mean_over_their_orders():
+    names = tuple(f"n:{unit}" for unit in range(6))
+    one, other = ranking([[3.0, 1, 1, 1, 0, 0]], names=names), ranking([[0.0, 0, 2, 5, 2, 2]], names=names)
+    # the first two: 0 and one of 1, 2, 3; 3 and one of 2, 4, 5
+    pairs = [jaccard([0, a], [3, b]) for a in (1, 2, 3) for b in (2, 4, 5)]
+    found = neurons.agreement({"one": one, "other": other}, k=2)
+    assert found.values[0, 1] == pytest.approx(np.mean(pairs), abs=0.05)
+    assert neurons.agreement({"one": one, "other": other}, k=1).values[0, 1] == 0
+
+
+def test_the_interval_of_an_agreement_holds_other_orders_of_equals():
+    score = np.r_[np.zeros(10), 1.0, 2.0]
+    sure = ranking(score, low=score[None], high=score[None])
+    found = neurons.agreement({"a": sure, "b": sure}, k=4, cls="c0")
+    assert found.low[0, 1] == pytest.approx(2 / 6)  # the two that are chosen, and two others each
+    assert found.high[0, 1] == 1.0 or found.high[0, 1] == pytest.approx(3 / 5)
+    assert found.values[0, 1] < 0.6
+
+
+def test_neurons_that_a_method_did_not_choose_stand_at_no_site():
+    found = neurons.distribution(chosen_alone((150, 151)), 50)
+    # both that were chosen stand at the second site, and of the 48 others 100/198 at the first
+    assert found.values == pytest.approx([48 * 100 / 198 / 50, (2 + 48 * 98 / 198) / 50])
+
+
+def test_the_first_neurons_are_counted_by_site_in_whatever_order_they_are_written():
+    values = np.r_[np.zeros(4), [9, 8, -7, 6, 0, 0, 0, 0]]
+    turned = ranking(values).in_order(NAMES[::2] + NAMES[1::2])
+    assert dict(zip(turned.axes["neuron"], turned.overall.columns["score"], strict=True))["neurons.0:0"] == 9
+    found = neurons.distribution(turned, 4)
+    assert found.axes["site"] == ("resid.0", "neurons.0")
+    assert found.values.tolist() == [0.0, 1.0]
+
+
+def test_neurons_that_no_class_chose_serve_none_in_particular():
+    names = tuple(f"n:{unit}" for unit in range(4))
+    found = neurons.polysemy(ranking([[5.0, 0, 0, 0], [0, 0, 0, 5]], names=names), 2)
+    # each class has one neuron, and each of the other three by a third
+    surely, other = (0, 2 / 3, 1 / 3), (4 / 9, 4 / 9, 1 / 9)
+    assert found.values == pytest.approx((2 * np.array(surely) + 2 * np.array(other)) / 4)
+    assert found.table("neurons").columns["neuron"].tolist() == ["n:0", "n:3"]
+    assert found.table("neurons").columns["which"].tolist() == ["c0", "c1"]
+
+
 def test_stability_is_the_mean_over_pairs():
     dice = np.random.default_rng(0)
     again = [ranking(np.arange(12.0) + 3 * dice.normal(size=12)) for _ in range(4)]
@@ -221,6 +310,28 @@ def test_polysemous_neurons_serve_several_classes():
     assert table["which"].tolist() == ["c0, c1, c2", "c1, c2", "c0"]
     assert found.null.sum() == pytest.approx(1)
     assert found.null[0] == pytest.approx((10 / 12) ** 3)
+
+
+def test_the_interval_of_polysemy_is_that_of_scores_drawn_again():
+    values = np.zeros((2, 12))
+    values[0, :2], values[1, 2:4] = (5, -4), (-5, 4)
+    reach = np.full_like(values, 8.0)
+    sure, unsure = (ranking(values, low=values - width, high=values + width) for width in (1e-9, reach))
+    tight, wide = (neurons.polysemy(each, 2) for each in (sure, unsure))
+    assert tight.values == pytest.approx([8 / 12, 4 / 12, 0])
+    for end in (tight.low, tight.high):
+        assert end == pytest.approx(tight.values)
+    assert wide.values == pytest.approx(tight.values)
+    assert wide.high[2] > 1 / 12 - 1e-9, "in some draws a neuron is among the first of both"
+    assert wide.low[2] == 0
+    assert wide.low[0] == pytest.approx(8 / 12)
+    assert wide.resampled.startswith("scores drawn within their bounds over 10 document groups")
+    assert np.array_equal(wide.high, neurons.polysemy(unsure, 2, seed=0).high)
+    assert wide.provenance.seed == 0
+    assert neurons.polysemy(ranking(values), 2).low is None
+    below = ranking(-np.abs(values) - 1, low=-np.abs(values) - 1, high=-np.abs(values) - 1)
+    signed = neurons.polysemy(below, 8, by="signed")
+    assert signed.values == pytest.approx(signed.low), "with a sign, the least negative come first in draws too"
 
 
 def test_experts_are_counted_model_by_model():

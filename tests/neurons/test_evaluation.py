@@ -172,6 +172,33 @@ def test_a_ranking_of_the_same_documents_is_warned_of(both, ranking):
         neurons.trained_anew(both, apart[0], **settings, seed=1)  # other documents are for testing with another seed
 
 
+def test_a_ranking_of_the_same_text_is_warned_of_in_the_model_too(both, ranking):
+    model, text = planted.model(), planted.corpus()
+    ways = {"label": "upos", "counts": (2,), "draws": 1, "progress": False}
+    few = text.take(20)
+    regrouped, plain, pattern = (
+        neurons.probeless(model, few, concept=concept, sites="neurons.*", control=False)
+        for concept in ("upos=NOUN", "upos", "pattern:[a-d].*")
+    )
+    lost = neurons.ablation(model, few, label="upos", neurons=["neurons.0:1", "neurons.0:2"], progress=False)
+    voted = neurons.vote({"one": regrouped, "other": regrouped})
+    for seen in (plain, regrouped, pattern, lost, voted):
+        with pytest.warns(NeuronWarning, match="made of the text that it is tested on.*rank other documents") as told:
+            neurons.ablated_in_model(model, few, seen, **ways)
+        assert told[0].filename == __file__
+    part = neurons.training_part(both, concept="upos=NOUN")
+    held = neurons.probeless(part, concept="upos=NOUN", sites="0:neurons.*")
+    with pytest.warns(NeuronWarning, match="tested on"):
+        neurons.ablated_in_model(model, text, held, **ways)
+    nameless = few.filter(lambda _: True)
+    unknown = neurons.probeless(model, nameless, concept="upos", sites="neurons.*", control=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        neurons.ablated_in_model(model, text.shard(1, 40), plain, **ways)
+        neurons.ablated_in_model(model, few, ranking, **ways)
+        neurons.ablated_in_model(model, nameless, unknown, **ways)  # what has no name cannot be known again
+
+
 def test_the_training_part_is_the_store_without_the_documents_for_testing(both):
     from pellucid.neurons.concepts import Concept
     from pellucid.neurons.probing.material import Reading, material

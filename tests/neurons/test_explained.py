@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,11 @@ def test_accuracy_is_that_of_the_words_it_fires_on(ranking, tmp_path):
     logits = [planted.model().run(each.text, ("logits",), logits=True)["logits"][0].numpy() for each in corpus]
     answers = np.array(planted.tags())[np.concatenate(logits).argmax(1)]
     right = answers == tags
-    fires = values > np.quantile(values, 0.9, axis=0, method="lower")
+    best = ranking.values[np.abs(ranking.values).argmax(0), np.arange(len(ranking.neurons))]
+    assert (best < 0).any()
+    assert (best > 0).any()
+    high, low = (np.quantile(values, at, axis=0, method=way) for at, way in ((0.9, "lower"), (0.1, "higher")))
+    fires = np.where(best < 0, values < low, values > high)  # a neuron whose class is low fires where it is low
     columns = found.table("neurons").columns
     assert columns["answers"].tolist() == fires.sum(0).tolist()
     some = fires.any(0)
@@ -39,24 +45,54 @@ def test_accuracy_is_that_of_the_words_it_fires_on(ranking, tmp_path):
     assert found.low is not None
 
 
+def test_a_neuron_that_is_low_for_its_class_fires_where_it_is_low(ranking):
+    """Its best score is negative, so the words it is explained by are those of the lower end."""
+    name = planted.names()[planted.FLIPPED]
+    place, row = ranking.place("neuron", name), ranking.place("class", planted.FLIPPED)
+    assert ranking.values[row, place] < 0
+    assert np.abs(ranking.values[:, place]).argmax() == row
+    corpus = planted.corpus().take(80)
+    found = explained_accuracy(ranking, planted.model(), corpus, quantile=0.9)
+    turned = replace(ranking, values=-ranking.values, low=None, high=None)
+    other = explained_accuracy(turned, planted.model(), corpus, quantile=0.9)
+    assert found.table("neurons").columns["class"][place] == planted.FLIPPED
+    assert [each.table("neurons").columns["end"][place] for each in (found, other)] == ["lower", "upper"]
+    values = np.concatenate([planted.model().run(each.text, ("neurons.0",))["neurons.0"][0].numpy() for each in corpus])
+    unit = values[:, int(name.split(":")[1])]
+    fires = unit < np.quantile(unit, 0.1, method="higher")
+    assert found.table("neurons").columns["answers"][place] == fires.sum()
+    above = unit > np.quantile(unit, 0.9, method="lower")
+    assert other.table("neurons").columns["answers"][place] == above.sum()
+
+
 def test_a_text_counts_where_it_fires_at_all():
-    """For answers about whole texts the largest activation of any real token counts, and padding does not."""
+    """For answers about whole texts the largest activation of any real token counts, for a neuron that is low for its
+    class the smallest, and padding does not."""
     model = pl.Model.load("zoo:sentiment")
     label = str(model.hf.config.id2label[0])
-    texts = ["a fine film", "bad", "a dull and silly story without any charm at all", "good fun"] * 5
+    texts = [f"{start} {word} film{end}" for start in ("a", "this is without any doubt a")
+             for word in ("fine", "bad", "dull", "good", "silly") for end in ("", " with charm in it")]  # fmt: skip
     made = [Sentence.of_text(text, id=str(n), facts={"label": label}) for n, text in enumerate(texts)]
     ranking = iou(model, pl.Corpus.of(made), concept="property:length", sites="neurons.0", control=False)
     found = explained_accuracy(ranking, model, pl.Corpus.of(made), quantile=0.7, batch=4)
     columns = found.table("neurons").columns
     runs = [model.run(text, ("neurons.0", "logits"), logits=True) for text in texts]
-    largest = np.stack([run["neurons.0"][0].numpy().max(0) for run in runs])
-    values, _, _ = _answers(measured(model, pl.Corpus.of(made), batch=4), [Site("neurons", 0)])
+    best = ranking.values[np.abs(ranking.values).argmax(0), np.arange(len(ranking.neurons))]
+    side = np.where(best < 0, -1.0, 1.0)
+    assert len(set(side)) == 2
+    largest = np.stack([(side * run["neurons.0"][0].numpy()).max(0) for run in runs])
+    values, _, _ = _answers(measured(model, pl.Corpus.of(made), batch=4), [Site("neurons", 0)], side)
     assert np.sort(values, axis=0) == pytest.approx(np.sort(largest, axis=0), abs=1e-4)
     right = np.array([int(run["logits"][0].argmax()) == 0 for run in runs])
-    fires = largest > np.quantile(largest, 0.7, axis=0, method="lower") + 1e-4
-    some = fires.any(0)
-    expected = (fires & right[:, None]).sum(0)[some] / fires.sum(0)[some]
-    assert (np.abs(columns["accuracy"][some] - expected) < 1e-6).mean() > 0.9
+    assert 0 < right.mean() < 1
+    ranked = np.sort(largest, axis=0)
+    at = int(0.7 * (len(texts) - 1))
+    clear = (ranked[at + 1] - ranked[at] > 1e-3) & (ranked[at] - ranked[at - 1] > 1e-3)  # no rounding changes sides
+    assert clear.sum() > 50
+    fires = largest > ranked[at]
+    assert columns["answers"][clear].tolist() == fires.sum(0)[clear].tolist() == [len(texts) - at - 1] * clear.sum()
+    expected = (fires & right[:, None]).sum(0) / fires.sum(0)
+    assert columns["accuracy"][clear] == pytest.approx(expected[clear])
     assert found.provenance.arguments["right"] == pytest.approx(right.mean())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,7 +76,8 @@ def compare(
 ) -> None:
     """Compare rankings: agreement, a vote, stability over documents, layers, classes per neuron, experts.
 
-    Agreement and the vote need rankings of the same neurons; shares of experts, those by average precision.
+    Agreement and the vote need rankings of the same neurons; shares of experts, those by average precision. With
+    --class, rankings without an order of it (Gaussians, or another concept's) are left out where it counts.
     """
     check_out(out)
     if bool(rankings) == (model is not None):
@@ -120,12 +123,35 @@ def _ranked(
 
 
 def _by_method(found: Mapping[str, Ranking]) -> dict[str, list[Ranking]]:
-    """Saved rankings by one method, of the same neurons and concept and each of another text."""
+    """Saved rankings by one method, of the same neurons of one model and the same concept, each of another text.
+
+    They are called by the method, and by what else tells them apart: concept, sites, model.
+    """
     groups: dict[tuple[object, ...], dict[str, Ranking]] = {}
     for each in found.values():
-        text = str(each.provenance.corpus.get("fingerprint"))
-        groups.setdefault((each.method, each.concept, each.neurons), {})[text] = each
-    return {str(key[0]): list(texts.values()) for key, texts in groups.items() if len(texts) > 1}
+        text, models = str(each.provenance.corpus.get("fingerprint")), each.provenance.models[:1]
+        model = tuple(one.get("fingerprint") for one in models)
+        groups.setdefault((each.method, each.concept, frozenset(each.neurons), model), {})[text] = each
+    several = [list(texts.values()) for texts in groups.values() if len(texts) > 1]
+    told = [_parts(rankings[0]) for rankings in several]
+    made: dict[str, list[Ranking]] = {}
+    for parts, rankings in zip(told, several, strict=True):
+        alike = [other for other in told if other[0] == parts[0]]
+        apart = [part for at, part in enumerate(parts) if at == 0 or len({other[at] for other in alike}) > 1]
+        name = re.sub(r"[^\w.,=+-]+", "_", "-".join(apart))  # it becomes the name of a folder
+        numbers = (f"{name}-{number}" for number in count(2))
+        made[name if name not in made else next(each for each in numbers if each not in made)] = rankings
+    return made
+
+
+def _parts(ranking: Ranking) -> tuple[str, str, str, str]:
+    """What rankings are told apart by, in words: method, concept, sites and model."""
+    from pellucid.neurons.ranking import by_site
+
+    sites = sorted(by_site(ranking.neurons))
+    shown = "+".join(sites) if len(sites) < 3 else f"{sites[0]}+{len(sites) - 1}_more"
+    model = str(ranking.provenance.models[0]["name"]) if ranking.provenance.models else ""
+    return ranking.method, ranking.concept, shown, model
 
 
 def compared(
@@ -143,25 +169,50 @@ def compared(
     made: dict[str, Result] = {}
     few = min(top, *(len(each.neurons) for each in found.values()))
     same = len({frozenset(each.neurons) for each in found.values()}) == 1
-    if len(found) > 1 and same:
-        made["agreement"] = neurons.agreement(found, k=few, cls=cls)
-        made["vote"] = neurons.vote(found, cls=cls)
-    elif len(found) > 1:
+    able = _with_class(found, cls)
+    if len(found) > 1 and not same:
         _left_out("agreement", "the rankings are of different neurons")
+    elif len(able) > 1:
+        made["agreement"] = neurons.agreement(able, k=few, cls=cls, seed=seed)
+        made["vote"] = neurons.vote(able, cls=cls, seed=seed)
+    elif len(found) > 1:
+        _left_out("agreement", f"it takes two rankings that have an order of {cls!r}")
     for name, rankings in again.items():
         made[f"{name}-stability"] = neurons.stability(rankings, counts=(5, 10, 20, few), seed=seed)
     for name, each in found.items():
-        made[f"{name}-where"] = neurons.distribution(each, few, cls=cls, seed=seed)
+        if name in able:
+            made[f"{name}-where"] = neurons.distribution(each, few, cls=cls, seed=seed)
         made[f"{name}-spread"] = neurons.spread(each)
         if len(each.classes) > 1:
             try:
-                made[f"{name}-polysemy"] = neurons.polysemy(each, min(few, max(1, len(each.neurons) // 50)))
+                made[f"{name}-polysemy"] = neurons.polysemy(each, min(few, max(1, len(each.neurons) // 50)), seed=seed)
             except PellucidError as error:
                 _left_out(f"classes per neuron of {name}", str(error))
     precise = {name: each for name, each in found.items() if each.method == "precision"}
     if precise:
-        made["experts"] = neurons.expert_share(precise, bar=bar)
+        try:
+            made["experts"] = neurons.expert_share(precise, bar=bar)
+        except PellucidError as error:
+            _left_out("experts", str(error))
     return made
+
+
+def _with_class(found: Mapping[str, Ranking], cls: str | None) -> dict[str, Ranking]:
+    """The rankings that have an order of a class, the others left out with a word; a class that none has raises."""
+    able: dict[str, Ranking] = {}
+    reasons: dict[str, PellucidError] = {}
+    for name, each in found.items():
+        try:
+            each.scores(cls)
+        except PellucidError as error:
+            reasons[name] = error
+        else:
+            able[name] = each
+    for name, error in reasons.items():
+        if not able:
+            raise error
+        _left_out(f"agreement, vote and sites of {name}", str(error))
+    return able
 
 
 def _left_out(what: str, reason: str) -> None:

@@ -183,7 +183,7 @@ def evaluate(
         with judge.folder:
             made = judge.all_results(found, chosen)
     if len(found) > 1:
-        made["agreement"] = agreement(found, k=min(FIRST, len(first.neurons)), cls=judging.cls)
+        made["agreement"] = agreement(found, k=min(FIRST, len(first.neurons)), cls=judging.cls, seed=seed)
     about = (
         f"Rankings of neurons for {concept}, made on one half of the documents of {read.name} and judged on the other."
     )

@@ -125,7 +125,7 @@ def default_shard(job: Job, models: Sequence[Model]) -> int:
     """Tokens of a shard: enough that merging its states takes about a hundredth of the time of gathering them."""
     cpu = models[0].device.type == "cpu"
     weights = sum(weight.numel() for model in models for weight in model.hf.parameters())
-    token = 2 * weights / (2e11 if cpu else 1e13)  # seconds, roughly
+    token = 2 * max(1, weights) / (2e11 if cpu else 1e13)  # seconds, roughly
     return max(4 * job.budget, min(1 << 20, int(100 * _MERGING * state_bytes(job) / token)))
 
 

@@ -87,7 +87,9 @@ def ranking_from_sums(
         classes=scored(grouping),
         neurons=neurons,
         provenance=found.provenance(
-            "neurons.ranking", {"method": method, "concept": concept.name, **dict(arguments or {})}, seed=seed
+            "neurons.ranking",
+            {"method": method, "concept": concept.name, "rule": concept.rule, **dict(arguments or {})},
+            seed=seed,
         ),
         random_model=statistic(sums_of(view, beside, grouping)).signed if beside else None,
         tables={

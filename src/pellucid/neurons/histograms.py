@@ -109,7 +109,9 @@ def ranking_from_histograms(
         classes=classes,
         neurons=neurons,
         provenance=found.provenance(
-            "neurons.ranking", {"method": method, "concept": concept.name, **dict(arguments)}, seed=seed
+            "neurons.ranking",
+            {"method": method, "concept": concept.name, "rule": concept.rule, **dict(arguments)},
+            seed=seed,
         ),
         random_model=_all(view, beside, grouping, statistic)[0].signed if beside else None,
         tables={

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,18 @@ if TYPE_CHECKING:
     from pellucid.corpus import Corpus
     from pellucid.model import Model
 
-Steps = list[tuple[str, float]]
-"""Neurons in the order in which they went, each with what answers have lost up to there."""
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A neuron that went, and what answers have lost up to there: `drops` of so many `goals`, each [groups]."""
+
+    neuron: str
+    drops: Array
+    goals: Array
+
+
+Steps = Sequence[Step]
+"""Neurons in the order in which they went."""
 
 
 def ablation(
@@ -82,8 +93,9 @@ def greedy_ablation(
     """Neurons removed one after another: each time the one without which, with those before it gone, answers lose most.
 
     A neuron scores 1 over the step at which it went (0: it stayed). The table `steps` has their names, and what answers
-    have lost up to there. Every step tries every neuron that is left, so name `neurons` (say, the first of another
-    ranking) or a site.
+    have lost up to there, with an interval over document groups in which the same neurons go: it does not tell how sure
+    the order is. Every step tries every neuron that is left, so name `neurons` (say, the first of another ranking) or a
+    site.
     """
     found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
     chosen = _chosen(model, sites, neurons)
@@ -114,18 +126,22 @@ def _removed(
     means = site_means(found, list(chosen)) if replacement == "mean" else None
     gone: dict[Site, list[int]] = {}
     mine = slice(None) if places is None else list(places)
-    steps: list[tuple[str, float]] = []
+    steps: list[Step] = []
     for _ in range(count):
-        tried: list[tuple[float, Site, int]] = []
+        tried: list[tuple[float, Site, int, Step]] = []
         for site, units in chosen.items():
             left = [unit for unit in units if unit not in gone.get(site, ())]
             if left:
                 lost = sweep_neurons(found, site, left, replacement, gone=gone, means=means, tokens=tokens)
-                drops = lost.drops[:, mine].sum(axis=(1, 2)) / lost.counts[mine].sum()
-                tried.append((float(drops.max()), site, left[int(drops.argmax())]))
-        drop, site, unit = max(tried, key=lambda each: each[0])  # the first of equals
+                drops = lost.drops[:, mine].sum(axis=1)  # [units, groups]
+                goals = lost.counts[mine].sum(axis=0)  # [groups]
+                average = drops.sum(axis=1) / goals.sum()
+                best = int(average.argmax())
+                step = Step(f"{site}:{left[best]}", drops[best], goals)
+                tried.append((float(average[best]), site, left[best], step))
+        _, site, unit, step = max(tried, key=lambda each: each[0])  # the first of equals
         gone.setdefault(site, []).append(unit)
-        steps.append((f"{site}:{unit}", drop))
+        steps.append(step)
         advance(1)
     return steps
 
@@ -297,22 +313,26 @@ def _in_steps(
 
     def scores(steps: Steps) -> Array:
         score = np.zeros(len(names))
-        score[[list(names).index(name) for name, _ in steps]] = 1 / np.arange(1, len(steps) + 1)
+        score[[list(names).index(step.neuron) for step in steps]] = 1 / np.arange(1, len(steps) + 1)
         return score
 
     values, overall = np.stack([scores(steps) for steps in each.values()]), scores(together)
-    columns = {"neuron": np.array([name for name, _ in together]), "lost": np.array([drop for _, drop in together])}
+    drops, goals = np.stack([step.drops for step in together]), together[0].goals  # [steps, groups], [groups]
+    lost, interval = over_kept_groups(lambda kept: drops[:, kept].sum(axis=1) / goals[kept].sum(), goals)
+    columns = {"neuron": np.array([step.neuron for step in together]), "lost": lost}
+    ends = {name: end for name, end in (("low", interval.low), ("high", interval.high)) if end is not None}
+    beside = f"; what they lose (table 'steps') has one over {interval.resampled}" if ends else ""
     return Ranking(
         axes={"class": tuple(each), "neuron": tuple(names)},
         values=values,
         null=np.repeat(values.mean(axis=1, keepdims=True), len(names), axis=1),
         low=None,
         high=None,
-        resampled="no interval: neurons are removed once, one after another",
+        resampled=f"no interval: neurons are removed once, one after another{beside}",
         provenance=provenance(found, "neurons.greedy_ablation", told),
         tables={
             "overall": overall_table(names, overall, null=np.full(len(names), overall.mean())),
-            "steps": Table({"step": tuple(range(1, len(together) + 1))}, columns),
+            "steps": Table({"step": tuple(range(1, len(together) + 1))}, {**columns, **ends}),
         },
     )
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pellucid.errors import listing
-from pellucid.neurons.judging.redrawn import BOUNDS, deviations, redrawn
+from pellucid.neurons.judging.equals import equals_at_cut, overlaps
+from pellucid.neurons.judging.redrawn import BOUNDS, NORMAL, deviations, redrawn
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import Array, Result, ResultError, Table
 
@@ -23,19 +24,15 @@ _VOTES = 40
 class Agreement(Result):
     """The overlap of the first neurons of two rankings, |A ∩ B| / |A ∪ B|, [first, second].
 
-    Where all rankings have intervals, that of the overlap comes from drawing every score within its own. Table
-    `neurons` has the place of every neuron in each ranking, the best by `vote` first.
+    Equals come in any order, each ranking's its own: where the cut goes through them (`equal at the cut` among the
+    arguments tells how many), the overlap is the mean over orders. Where all rankings have intervals, that of the
+    overlap comes from drawing every score within its own. Table `neurons` has the place of every neuron in each
+    ranking, the best by `vote` first.
     """
 
     kind: ClassVar[str] = "neurons.agreement"
     title: ClassVar[str] = "How far rankings agree on their first neurons"
     chance: ClassVar[str] = "two random orders"
-
-
-def jaccard(one: Sequence[str], other: Sequence[str]) -> float:
-    """|A ∩ B| / |A ∪ B| of two sets of names."""
-    first, second = set(one), set(other)
-    return len(first & second) / len(first | second)
 
 
 def expected_jaccard(total: int, k: int) -> float:
@@ -48,20 +45,31 @@ def expected_jaccard(total: int, k: int) -> float:
 
 
 def agreement(rankings: Mapping[str, Ranking], *, k: int = 50, cls: str | None = None, seed: int = 0) -> Agreement:
-    """The overlap of the first `k` neurons of every two of several rankings of the same neurons."""
+    """The overlap of the first `k` neurons of every two of several rankings of the same neurons.
+
+    A method that chose fewer than `k` neurons says nothing of the others, whose order is then random (mean of 200
+    draws): such rankings are better compared with a `k` up to the number that they chose.
+    """
     rankings = _aligned(rankings)
     names = next(iter(rankings.values())).neurons
     if not 1 <= k <= len(names):
         raise ResultError(f"There are {len(names)} neurons, so rankings have no first {k}; use 1 to {len(names)}.")
-    tops = {name: each.top(k, cls) for name, each in rankings.items()}
-    values = np.array([[jaccard(one, other) for other in tops.values()] for one in tops.values()])
+    scores = np.stack([each.scores(cls) for each in rankings.values()])
+    values = overlaps(scores, k, _DRAWS, np.random.default_rng([seed, 15]))
     null = np.full_like(values, expected_jaccard(len(names), k))
     np.fill_diagonal(null, 1.0)
     best = np.argsort(-_voted(list(rankings.values()), cls, None), kind="stable")
     places = {name: _places(each.scores(cls))[best] for name, each in rankings.items()}
     low, high, unit = _overlaps_again(list(rankings.values()), values, k, cls, seed)
     first = next(iter(rankings.values())).provenance
-    told = {"k": k, "class": cls, "rankings": {name: each.provenance.function for name, each in rankings.items()}}
+    told: dict[str, Any] = {
+        "k": k,
+        "class": cls,
+        "rankings": {name: each.provenance.function for name, each in rankings.items()},
+    }
+    equal = {name: equals_at_cut(row, k) for name, row in zip(rankings, scores, strict=True)}
+    if any(equal.values()):
+        told["equal at the cut"] = equal
     return Agreement(
         axes={"first": tuple(rankings), "second": tuple(rankings)},
         values=values,
@@ -77,15 +85,19 @@ def agreement(rankings: Mapping[str, Ranking], *, k: int = 50, cls: str | None =
 def _overlaps_again(
     rankings: Sequence[Ranking], whole: Array, k: int, cls: str | None, seed: int
 ) -> tuple[Array | None, Array | None, str]:
-    """Both ends of the overlaps [first, second] when every score is drawn within its interval, and what that is."""
+    """Both ends of the overlaps [first, second] when every score is drawn within its interval, and what that is.
+
+    Scores that stay equal come in another order in every draw.
+    """
     spread = [deviations(each, cls) for each in rankings]
     if any(each is None for each in spread):
         return None, None, "no interval: a ranking has none; `neurons.resampled_stability` remakes one"
-    dice, found = np.random.default_rng([seed, 13]), list[Array]()
+    dice, orders = np.random.default_rng([seed, 13]), np.random.default_rng([seed, 16])
+    found: list[Array] = []
     for _ in range(_DRAWS):
-        firsts = [set(np.argsort(-redrawn(each.scores(cls), own, dice), kind="stable")[:k].tolist())
-                  for each, own in zip(rankings, spread, strict=True) if own is not None]  # fmt: skip
-        found.append(np.array([[len(one & other) / len(one | other) for other in firsts] for one in firsts]))
+        drawn = [redrawn(each.scores(cls), own, dice) for each, own in zip(rankings, spread, strict=True)
+                 if own is not None]  # fmt: skip
+        found.append(overlaps(np.stack(drawn), k, 1, orders))
     low, high = np.quantile(found, [0.025, 0.975], axis=0)
     return np.minimum(low, whole), np.maximum(high, whole), f"{BOUNDS} {rankings[0].resampled}"
 
@@ -109,11 +121,11 @@ def vote(rankings: Mapping[str, Ranking], *, cls: str | None = None, seed: int =
     if bounded:
         dice = np.random.default_rng([seed, 14])
         drawn = [[_voted(list(rankings.values()), name, dice) for name in asked] for _ in range(_VOTES)]
-        reach = 1.96 * np.std(drawn, axis=0, ddof=1)
+        reach = NORMAL * np.std(drawn, axis=0, ddof=1)
         ends = [whole - reach, whole + reach]
     signed = np.sort(np.stack([sign * end[:-1] for end in ends]), axis=0) if bounded else None
     half = np.full(len(names), 0.5)
-    told = {"method": "vote", "concept": first.concept, "class": cls, "rankings": list(rankings)}
+    told = {"method": "vote", "concept": first.concept, "class": cls, "rankings": list(rankings), **_shared(rankings)}
     outer = [end[-1] for end in ends] if bounded else [None, None]
     return Ranking(
         axes={"class": classes, "neuron": tuple(names)},
@@ -149,17 +161,19 @@ class Stability(Result):
 def stability(again: Sequence[Ranking], *, counts: Sequence[int] = (5, 10, 20, 50), seed: int = 0) -> Stability:
     """The mean Jaccard of the first k neurons of every two of several rankings, each made of other documents.
 
+    Equals come in any order, each ranking's its own, as in `agreement`.
     The interval is a bootstrap over the rankings, 95%: a draw takes as many as there are, with replacement, and the
     pairs of different ones. Two rankings make one pair, and have none.
     """
     if len(again) < 2:
         raise ResultError("Stability compares two or more rankings of the same neurons; make them of other documents.")
-    names = _aligned({str(place): each for place, each in enumerate(again)})["0"].neurons
+    aligned = _aligned({str(place): each for place, each in enumerate(again)})
+    names, scores = aligned["0"].neurons, np.stack([each.scores() for each in aligned.values()])
     sizes = tuple(sorted({count for count in counts if 1 <= count <= len(names)}))
     if not sizes:
         raise ResultError(f"There are {len(names)} neurons; give counts from 1 to {len(names)}.")
-    tops = [[each.top(k) for each in again] for k in sizes]
-    pairs = np.array([[[jaccard(one, other) for other in top] for one in top] for top in tops])  # [k, R, R]
+    orders = np.random.default_rng([seed, 15])
+    pairs = np.stack([overlaps(scores, k, _DRAWS, orders) for k in sizes])  # [k, R, R]
 
     def mean(chosen: Array) -> Array:
         kept = [(one, other) for one, other in combinations(chosen.tolist(), 2) if one != other]
@@ -196,6 +210,13 @@ def _sign(rankings: Any, cls: str) -> Array:
     """The sign of most rankings that have a class; + where they are even."""
     votes = [np.sign(each.values[each.place("class", cls)]) for each in rankings if cls in each.classes]
     return np.where(np.sum(votes, axis=0) < 0, -1.0, 1.0)
+
+
+def _shared(rankings: Mapping[str, Ranking]) -> dict[str, Any]:
+    """What tells of which text all rankings were made, where it is the same, so that judging can know it again."""
+    arguments = [each.provenance.arguments for each in rankings.values()]
+    return {name: arguments[0][name] for name in ("rule", "held out")
+            if all(name in each and each[name] == arguments[0][name] for each in arguments)}  # fmt: skip
 
 
 def _aligned(rankings: Mapping[str, Ranking]) -> dict[str, Ranking]:

@@ -16,7 +16,7 @@ from pellucid.heads.weighing.measuring import measured
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.judging.ablating import replaced, site_means
 from pellucid.neurons.judging.ablation import named_sites, provenance
-from pellucid.neurons.judging.apart import warn_of_same_text
+from pellucid.neurons.judging.apart import warn_of_same_corpus, warn_of_same_text
 from pellucid.neurons.judging.group_means import over_kept_groups
 from pellucid.neurons.judging.smallest import smallest_sets
 from pellucid.neurons.probing.controls import majority
@@ -90,8 +90,10 @@ def ablated_in_model(
     """The loss of the model's own task, in nats per goal, without the first, last and random neurons of a ranking.
 
     `counts` are by default 1% to 50% of the neurons. The table `whole` has loss and main score of the model as it is,
-    `scores` the main score of each curve.
+    `scores` the main score of each curve. Judge on other documents than the ranking was made of; one of the same text
+    is warned of.
     """
+    warn_of_same_corpus(ranking, corpus)
     found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
     sizes, names = numbers(counts, len(ranking.neurons)), ranking.order(cls, seed=seed)
     means = site_means(found, list(named_sites(model, names))) if replacement == "mean" else None

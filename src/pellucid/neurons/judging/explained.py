@@ -30,8 +30,8 @@ MEASURES = {"correlation": "rank correlation of a neuron's best score with the a
 class Explained(Result):
     """The rank correlation of explainability and accuracy over neurons, [measure].
 
-    Table `neurons` has for each its best score, its best class, the share of answers that are right where it fires, and
-    how many answers these are.
+    Table `neurons` has for each its best score, its best class, the end at which it fires for that, the share of
+    answers that are right where it fires, and how many answers these are.
     """
 
     kind: ClassVar[str] = "neurons.explained"
@@ -55,21 +55,27 @@ def explained_accuracy(
     """Explainability (a neuron's best |score|, meant for IoU) against accuracy where it fires (Mu & Andreas 2020).
 
     A neuron fires at an answer where its activation (for answers about whole texts, the largest at any real token) lies
-    strictly above its `quantile`. The answers are those of the model's own task, which must tell classes.
+    strictly above its `quantile`; one whose best score is negative, so that it is low for the class, where its negation
+    does. The answers are those of the model's own task, which must tell classes.
     """
     if not 0 < quantile < 1:
         raise ResultError(f"quantile={quantile} must lie between 0 and 1, such as 0.95.")
     found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
     sites = list(named_sites(model, ranking.neurons))
-    values, right, groups = _answers(found, sites)
     names = [f"{site}:{unit}" for site in sites for unit in range(site_width(model, site))]
-    values = values[:, [names.index(name) for name in ranking.neurons]]
+    place = {name: at for at, name in enumerate(names)}
+    own = [place[name] for name in ranking.neurons]
+    class_of = np.abs(ranking.values).argmax(0)
+    low = ranking.values[class_of, np.arange(len(own))] < 0
+    side = np.ones(len(names))
+    side[own] = np.where(low, -1.0, 1.0)
+    values, right, groups = _answers(found, sites, side)
+    values = values[:, own]
     fires = values > np.quantile(values, quantile, axis=0, method="lower")
     alive = fires.any(0)
     if alive.sum() < 3:
         raise ResultError(f"{int(alive.sum())} neurons ever fire above their {quantile} quantile; give more text.")
     scores = np.abs(ranking.values).max(0)
-    best = np.array(ranking.classes)[np.abs(ranking.values).argmax(0)]
 
     def correlation(kept: Array) -> Array:
         mine = np.isin(groups, kept)
@@ -80,7 +86,8 @@ def explained_accuracy(
 
     value, interval = over_kept_groups(correlation, np.bincount(groups))
     accuracy = (fires & right[:, None]).sum(0) / np.maximum(1, fires.sum(0))
-    columns = {"score": scores, "class": best, "accuracy": accuracy, "answers": fires.sum(0)}
+    best = {"class": np.array(ranking.classes)[class_of], "end": np.where(low, "lower", "upper")}
+    columns = {"score": scores, **best, "accuracy": accuracy, "answers": fires.sum(0)}
     told = {"method": ranking.method, "concept": ranking.concept, "quantile": quantile, "right": float(right.mean())}
     return Explained(
         axes={"measure": tuple(MEASURES)},
@@ -94,8 +101,11 @@ def explained_accuracy(
     )
 
 
-def _answers(found: Measured, sites: list[Site]) -> tuple[Array, Array, Array]:
-    """Activations [answers, neurons], whether each answer is right, and its document group."""
+def _answers(found: Measured, sites: list[Site], side: Array) -> tuple[Array, Array, Array]:
+    """Activations [answers, neurons], whether each answer is right, and its document group.
+
+    Activations are multiplied by `side` [neurons], 1 or −1, before the largest of a text is taken.
+    """
     values: list[Array] = []
     right: list[Array] = []
     groups: list[Array] = []
@@ -108,9 +118,13 @@ def _answers(found: Measured, sites: list[Site]) -> tuple[Array, Array, Array]:
         real = (goals != IGNORED).cpu().numpy()
         mask = through.last.batch.mask.bool() if through.last.batch is not None else batch["attention_mask"].bool()
         parts: list[Array] = []
+        start = 0
         for site in sites:
             tensor = through.last[site].float()
             tensor = tensor.transpose(1, 2).flatten(2) if tensor.dim() == 4 else tensor  # [B, T, neurons]
+            turned = side[start : start + tensor.shape[2]].tolist()
+            start += tensor.shape[2]
+            tensor = tensor * tensor.new_tensor(turned)
             if goals.dim() == 1:  # an answer for the whole text: padding must not win
                 tensor = tensor.masked_fill(~mask[:, :, None].to(tensor.device), -np.inf).amax(1)
             parts.append(tensor.cpu().numpy()[real])

@@ -9,11 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pellucid.errors import listing
+from pellucid.neurons.judging.equals import chance_of_first
 from pellucid.neurons.judging.redrawn import BOUNDS, deviations, quantile_of, redrawn
-from pellucid.neurons.ranking import TOGETHER, Ranking, by_site
+from pellucid.neurons.ranking import TOGETHER, Ranking, by_site, split_name
 from pellucid.results import Array, Result, ResultError, Table
 
 _DRAWS = 400
+_SERVED = 100
+"""Draws for the interval of polysemy, which looks at all classes in each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,18 +31,19 @@ class Distribution(Result):
 def distribution(ranking: Ranking, k: int = 50, *, cls: str | None = None, seed: int = 0) -> Distribution:
     """The share of the first `k` neurons at each site (a layer of the stream, the MLP, heads).
 
-    Where the ranking has an interval, that of the shares comes from drawing every score within its own, 95%, as if
-    normal; else there is none.
+    Equals come in any order: where the cut goes through them, each counts by its chance to be among the first. Where
+    the ranking has an interval, that of the shares comes from drawing every score within its own, 95%, as if normal;
+    else there is none.
     """
     sites = by_site(ranking.neurons)
     scores, spread = ranking.scores(cls), deviations(ranking, cls)
-    owner = np.repeat(np.arange(len(sites)), [len(units) for units in sites.values()])
+    place = {site: at for at, site in enumerate(sites)}
+    owner = np.array([place[split_name(name)[0]] for name in ranking.neurons])
     if not 1 <= k <= len(scores):
         raise ResultError(f"There are {len(scores)} neurons, so there is no first {k}; use 1 to {len(scores)}.")
 
     def share(given: Array) -> Array:
-        first = np.argsort(-given, kind="stable")[:k]
-        return np.bincount(owner[first], minlength=len(sites)) / k
+        return np.bincount(owner, weights=chance_of_first(given, k), minlength=len(sites)) / k
 
     whole = share(scores)
     low = high = None
@@ -116,7 +120,7 @@ def _taken(size: Array) -> Array:
 class Polysemy(Result):
     """The share of neurons that are among the first of so many classes, [classes]; 0 classes are most of them.
 
-    Table `neurons` has, for each that is among the first of any class, these classes.
+    Table `neurons` has, for each that is among the first of any class, these classes; of equals at the cut, none.
     """
 
     kind: ClassVar[str] = "neurons.polysemy"
@@ -124,13 +128,13 @@ class Polysemy(Result):
     chance: ClassVar[str] = "first neurons drawn at random for every class"
 
 
-def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute") -> Polysemy:
+def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute", seed: int = 0) -> Polysemy:
     """Whether neurons are exclusive to one class or serve several: those among the first `k` of each class.
 
-    With n neurons and C classes, chance is binomial with C draws of k/n.
+    Equals come in any order, each class's its own: where the cut of a class goes through them, each counts by its
+    chance to be among the first. With n neurons and C classes, chance is binomial with C draws of k/n. Ends of the
+    interval come from drawing scores within their own, where there is one.
     """
-    from math import comb
-
     classes, names = ranking.classes, ranking.neurons
     if ranking.method in TOGETHER and len(classes) > 1:
         raise ResultError(
@@ -139,24 +143,46 @@ def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute") -> Polysemy
         )
     if not 1 <= k <= len(names):
         raise ResultError(f"There are {len(names)} neurons, so there is no first {k}; use 1 to {len(names)}.")
-    tops = {cls: set(ranking.top(k, cls, by=by)) for cls in classes}
-    served = {name: [cls for cls in classes if name in tops[cls]] for name in names}
-    counts = np.bincount([len(each) for each in served.values()], minlength=len(classes) + 1)
-    share = k / len(names)
-    chance = [comb(len(classes), m) * share**m * (1 - share) ** (len(classes) - m) for m in range(len(classes) + 1)]
+    whole = np.stack([chance_of_first(ranking.scores(cls, by=by), k) for cls in classes])  # [classes, neurons]
+    values, low, high = _served(whole), None, None
+    spread = [deviations(ranking, cls) for cls in classes]
+    bounded = [each for each in spread if each is not None]
+    if len(bounded) == len(classes):
+        dice, sds = np.random.default_rng([seed, 17]), np.stack(bounded)
+        drawn = [
+            _served(np.stack([chance_of_first(row, k) for row in redrawn(ranking.values, sds, dice, by=by)]))
+            for _ in range(_SERVED)
+        ]
+        low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+        low, high = np.minimum(low, values), np.maximum(high, values)
+    served = {name: [cls for cls, sure in zip(classes, column, strict=True) if sure == 1]
+              for name, column in zip(names, whole.T, strict=True)}  # fmt: skip
     shown = [(name, len(each), ", ".join(each)) for name, each in served.items() if each]
     shown.sort(key=lambda row: -row[1])
-    columns: dict[str, Any] = dict(zip(("neuron", "classes", "which"), zip(*shown, strict=True), strict=True))
+    columns = {title: [row[at] for row in shown] for at, title in enumerate(("neuron", "classes", "which"))}
     return Polysemy(
         axes={"classes": tuple(range(len(classes) + 1))},
-        values=counts / len(names),
-        null=np.array(chance),
-        low=None,
-        high=None,
-        resampled="no interval: the first neurons are counted as they are",
-        provenance=_origin(ranking, "neurons.polysemy", {"k": k, "by": by}, None),
+        values=values,
+        null=_served(np.full((len(classes), 1), k / len(names))),
+        low=low,
+        high=high,
+        resampled=ranking.resampled if low is None else f"{BOUNDS} {ranking.resampled}",
+        provenance=_origin(ranking, "neurons.polysemy", {"k": k, "by": by}, seed),
         tables={"neurons": Table.of_rows(columns)},
     )
+
+
+def _served(chances: Array) -> Array:
+    """The mean share of neurons that are among the first of 0, 1, … classes, from their chances [classes, neurons].
+
+    Classes are independent, so a neuron's number of them follows the law of Poisson's binomial.
+    """
+    law = np.zeros((len(chances) + 1, chances.shape[1]))
+    law[0] = 1
+    for row in chances:
+        law[1:] = law[1:] * (1 - row) + law[:-1] * row
+        law[0] *= 1 - row
+    return law.mean(axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,17 +7,31 @@ import re
 import numpy as np
 
 from pellucid.neurons.ranking import Ranking
-from pellucid.results import Array
+from pellucid.results import Array, ResultError
 from pellucid.uncertainty import t_quantile
 
 BOUNDS = "scores drawn within their bounds over"
 """How results that were made of such draws begin to tell what was resampled."""
+NORMAL = 1.96
+"""Standard deviations in half an interval of 95% of a normal law."""
 
 
 def quantile_of(resampled: str, *, level: float = 0.95) -> float:
-    """How many standard deviations half an interval is wide: t's, with one degree of freedom less than groups."""
-    told = re.match(r"(\d+) (?:of \d+ )?\w+ groups", resampled)
-    return t_quantile((1 + level) / 2, int(told[1]) - 1) if told and int(told[1]) > 1 else 1.96
+    """How many standard deviations half an interval is wide, from what says what was resampled.
+
+    Of groups, each left out in turn, it is t's, with one degree of freedom less than there are groups; of scores that
+    were drawn within bounds, as in a vote, the normal law's 1.96. Any other interval is refused: it has no known width.
+    """
+    if resampled.startswith(BOUNDS):
+        return NORMAL
+    told = re.match(r"(\d+) (?:of \d+ )?\w+ groups\b", resampled)
+    if told is None or int(told[1]) < 2:
+        raise ResultError(
+            f"The interval of a ranking comes from {resampled!r}, which does not say how wide it is in standard "
+            f"deviations; write as many groups as were left out, as in '10 document groups', or {BOUNDS!r} and what "
+            f"for ± {NORMAL} sd."
+        )
+    return t_quantile((1 + level) / 2, int(told[1]) - 1)
 
 
 def deviations(ranking: Ranking, cls: str | None) -> Array | None:
@@ -33,6 +47,7 @@ def deviations(ranking: Ranking, cls: str | None) -> Array | None:
     return None if ends is None else (ends[1] - ends[0]) / 2 / quantile_of(ranking.resampled)
 
 
-def redrawn(scores: Array, deviation: Array, dice: np.random.Generator) -> Array:
-    """Sizes of scores, each drawn from a normal law about it."""
-    return np.abs(scores + deviation * dice.normal(size=scores.shape))
+def redrawn(scores: Array, deviation: Array, dice: np.random.Generator, *, by: str = "absolute") -> Array:
+    """Scores, each drawn from a normal law about it: their size, or `signed` as they are."""
+    drawn = scores + deviation * dice.normal(size=scores.shape)
+    return np.abs(drawn) if by == "absolute" else drawn
