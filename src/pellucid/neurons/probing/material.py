@@ -140,8 +140,7 @@ def material(
             raise ResultError(
                 f"The store in {str(store.folder)!r} holds {listing(each.name for each in store.models)} and no "
                 "randomly initialised twin, without which a probe's accuracy means nothing: build it from both, "
-                "build_store([model, Model.random_like(model)], …), or give probe, forest or gaussian random=, a store "
-                "of the twin."
+                "build_store([model, Model.random_like(model)], …), or give random=, a store of the twin."
             )
         twin = StoreRows(store, _chosen(store, number, reading.sites), memory=reading.memory)
     if twin is not None and twin.names != rows.names:

@@ -116,8 +116,7 @@ def probe(
     `random` is a store of the twin), or a model, which reads the `corpus` beside its twin.
     """
     settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, batch=batch, seed=seed, device=device)
-    if not 1 <= seeds <= GROUPS:
-        raise ResultError(f"seeds={seeds} cannot be trained; use 1 to {GROUPS}: each leaves out another tenth.")
+    check_seeds(seeds)
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with Progress(progress) as shown, opened(source, corpus, concept, reading, random=random) as found:
         assert found.twin is not None
@@ -137,6 +136,12 @@ def penalties(penalty: str, l1: float, l2: float) -> tuple[float, float]:
     if penalty not in PENALTIES:
         raise ResultError(f"There is no penalty {penalty!r}; the penalties are {listing(PENALTIES)}.")
     return l1 if penalty in ("elastic", "l1") else 0.0, l2 if penalty in ("elastic", "l2") else 0.0
+
+
+def check_seeds(seeds: int) -> None:
+    """Raises where so many probes cannot each leave out another tenth of the documents."""
+    if not 1 <= seeds <= GROUPS:
+        raise ResultError(f"seeds={seeds} cannot be trained; use 1 to {GROUPS}: each leaves out another tenth.")
 
 
 def real_tasks(found: Material, seeds: int, columns: Array | None = None) -> list[Task]:
