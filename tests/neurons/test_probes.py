@@ -214,11 +214,33 @@ def test_labels_are_those_of_the_words(both):
     assert (rare.goals == -1).sum() == sum(rare.left_out.values())
 
 
+def test_only_the_random_twin_of_the_model_is_taken_as_one(tmp_path):
+    """Another model, one of another shape and another model's twin read the same text, and are no control."""
+    text = planted.corpus().take(60)
+    twin = Model.random_like(planted.model(), 2)
+    changed = planted.network()
+    changed.transformer.wte.weight.data += 0.1
+    other = Model.load(changed, tokenizer=planted.tokenizer())
+    other.name = "other"
+    stores = {
+        name: build_store(model, text, tmp_path / name, "neurons.0", dtype="float32", progress=False)
+        for name, model in (("own", planted.model()), ("twin", twin), ("other", other),
+                            ("theirs", Model.random_like(other, 2)), ("both", [planted.model(), twin]))
+    }  # fmt: skip
+    given = {"concept": "upos=NOUN", "seeds": 1, "epochs": 2, "progress": False}
+    for wrong in ("other", "theirs", "own"):
+        with pytest.raises(ResultError, match=r"no randomly initialised twin of .* a store of Model\.random_like"):
+            neurons.probe(stores["own"], random=stores[wrong], **given)
+    found = [neurons.probe(stores["own"], random=stores[name], **given) for name in ("twin", "both")]
+    assert found[0].values.tolist() == found[1].values.tolist()
+    assert found[1].provenance.models[1]["name"] == twin.name
+
+
 def test_bad_input_is_one_sentence(both, tmp_path):
     alone = build_store(planted.model(), planted.corpus().take(40), tmp_path / "s", "neurons.0", progress=False)
     with pytest.raises(ResultError, match="no randomly initialised twin"):
         neurons.probe(alone, concept="upos")
-    with pytest.raises(ResultError, match="same weights"):
+    with pytest.raises(ResultError, match=r"no randomly initialised twin of .*Model\.random_like"):
         neurons.probe(alone, concept="upos", random=alone)
     with pytest.raises(ResultError, match="one corpus"):
         neurons.probe(alone, concept="upos", random=both)
