@@ -20,6 +20,7 @@ from pellucid.neurons.probing.labels import Labelled, labelled, split
 from pellucid.neurons.probing.probes import PENALTIES
 from pellucid.neurons.probing.rows import ArrayRows
 from pellucid.neurons.probing.training import Settings, Task, fit
+from pellucid.neurons.ranking import accuracy_told
 from pellucid.results import ResultError
 from pellucid.uncertainty import jackknife
 from tests.neurons import planted
@@ -212,6 +213,38 @@ def test_labels_are_those_of_the_words(both):
     assert rare.left_out == {tag: count for tag, count in sorted(counts.items()) if count < 60}
     assert set(rare.classes) == {tag for tag, count in counts.items() if count >= 60}
     assert (rare.goals == -1).sum() == sum(rare.left_out.values())
+
+
+def test_a_ranking_of_weights_has_the_accuracy_and_controls_of_its_probe(both):
+    probed = neurons.probe(both, concept="upos=NOUN", sites="neurons.0", penalty="l1", seeds=2, progress=False)
+    made = neurons.rank(both, concept="upos=NOUN", sites="neurons.0", methods="probe-l1", seeds=2)["probe-l1"]
+    table = made.table("accuracy")
+    assert table.axes["measure"] == ("accuracy", "random model", "control task", "selectivity")
+    for name, part in (("value", probed.values), ("majority", probed.null), ("low", probed.low), ("high", probed.high)):
+        assert table.columns[name].tolist() == part[:, 0].tolist()
+    told = made.accuracies
+    assert told["accuracy"] == probed.values[0, 0]
+    assert told["random model"] == probed.values[1, 0]
+    assert told["majority"] == probed.null[0, 0]
+    assert "random model" in accuracy_told(made)
+    with pytest.raises(ResultError, match="seeds=11"):
+        neurons.rank(both, concept="upos=NOUN", sites="neurons.0", methods="probe-l1", seeds=11)
+
+
+def test_a_ranking_of_weights_of_arrays_has_an_accuracy_too():
+    dice = np.random.default_rng(2)
+    tags = dice.choice(["a", "b"], 500, p=[0.7, 0.3])
+    rows = dice.normal(size=(500, 6))
+    rows[tags == "a", 3] += 4
+    words = [f"w{place % 40}" for place in range(500)]
+    store = neurons.array_store(rows, tags, words=words, sentences=(np.arange(500) // 5).tolist())
+    told = neurons.rank(store, concept="label", methods="probe-l2")["probe-l2"].accuracies
+    assert set(told) == {"accuracy", "control task", "selectivity", "majority", "low", "high"}
+    assert told["accuracy"] > 0.93
+    assert told["majority"] == pytest.approx(0.7, abs=0.07)
+    assert told["control task"] < 0.8
+    assert told["selectivity"] == pytest.approx(told["accuracy"] - told["control task"])
+    assert told["low"] < told["accuracy"] < told["high"] + 1e-9
 
 
 def test_only_the_random_twin_of_the_model_is_taken_as_one(tmp_path):

@@ -58,6 +58,10 @@ class Scoring:
     standardise: Annotated[
         bool, typer.Option("--standardise", help="probeless: divide by each neuron's standard deviation.")
     ] = False
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, max=10, help="probes, gaussian, forest: each leaves out another tenth (default: 3)."),
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """The options that were given."""

@@ -28,7 +28,7 @@ from pellucid.cli._neuron_options import (
     SitesOption,
     group,
 )
-from pellucid.cli._neuron_results import check_out, give, reading
+from pellucid.cli._neuron_results import check_out, give, reading, training
 from pellucid.cli._print import console
 from pellucid.errors import PellucidError, listing
 
@@ -175,7 +175,7 @@ def evaluate(
     with careful():
         found = rank(
             opened, read.shard(0, 2), concept=concept, methods=methods, sites=sites, pooling=pooling, seed=seed,
-            **reading(opened, methods),
+            **reading(opened, methods), **training(opened, methods, opening),
         )  # fmt: skip
         first = next(iter(found.values()))
         judge = _Judge(opened, read.shard(1, 2), concept, list(by_site(first.neurons)), pooling, seed, judging)
