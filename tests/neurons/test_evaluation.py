@@ -135,6 +135,34 @@ def test_the_random_model_stands_beside_every_probe_of_a_ranking(both, ranking, 
             judge(both, ranking, **{**given, "seeds": 0})
 
 
+def test_probes_train_where_they_are_told_to(both, ranking, monkeypatch):
+    from pellucid.neurons.judging import evaluation, smallest
+    from pellucid.neurons.probing import per_layer, probes
+
+    used = list[str]()
+
+    def noted(rows, tasks, classes, settings, **rest):
+        used.append(settings.device)
+        return real(rows, tasks, classes, replace(settings, device="cpu"), **rest)
+
+    real = evaluation.fit
+    for module in (evaluation, smallest, per_layer, probes):
+        monkeypatch.setattr(module, "fit", noted)
+    given = {"concept": "upos=NOUN", "seeds": 1, "device": "far"}
+    curve = {**given, "counts": (2,), "draws": 1, "epochs": 1}
+    calls = [
+        lambda: neurons.ablated_in_probe(both, ranking, **curve),
+        lambda: neurons.trained_anew(both, ranking, **curve),
+        lambda: neurons.per_layer(both, **given, epochs=1),
+        lambda: neurons.rank(both, **given, methods=["probe-l1", "probeless"]),
+    ]
+    for call in calls:
+        used.clear()
+        call()
+        assert len(used) >= 2
+        assert set(used) == {"far"}
+
+
 def test_arrays_are_judged_without_a_random_model():
     dice = np.random.default_rng(2)
     tags = dice.choice(["a", "b"], 400)
