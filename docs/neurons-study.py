@@ -57,6 +57,10 @@ def blocks(cases: Sequence[Case]) -> dict[str, str]:
             ("model", "concept", "accuracy", "95% interval", "random model", "control task", "most frequent class"),
             _controls(cases),
         ),
+        "set-controls": table(
+            ("model", "probe of", "accuracy of all", "most frequent class", "random model", "control task"),
+            rows.control_rows(cases),
+        ),
         "stability": table(
             ("model", "ranking", "first neurons", "agreement", "95% interval", "two random orders"),
             rows.stability_rows(cases),

@@ -28,6 +28,24 @@ def test_rank_prints_saves_and_dumps(cli, tagger, tmp_path):
     assert told["classes"]["NOUN"][0]["score"] > told["classes"]["NOUN"][0]["null"]
 
 
+def test_rankings_that_learn_tell_their_accuracy_beside_controls(cli, tagger, tmp_path):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos=NOUN", "--sites", "neurons.0", "--seeds", "2")
+    methods = ("probe-l1", "forest", "gaussian")
+    code, out, err = cli(*words, *(word for name in methods for word in ("--method", name)), "-o", tmp_path / "r")
+    assert code == 0, err
+    said = " ".join(out.split())
+    assert said.count("accuracy of what ranked:") == 3
+    page = (tmp_path / "r" / "neurons.html").read_text(encoding="utf-8")
+    assert page.count("Accuracy of what ranked them, on documents that it did not learn from") == 3
+    for name in methods:
+        told = Result.load(tmp_path / "r" / name).accuracies
+        assert {"accuracy", "majority", "random model", "control task", "selectivity"} <= set(told)
+    code, out, _ = cli(*words, "--method", "probe-l1", "--json")
+    told = json.loads(out)["probe-l1"]["accuracy"]
+    assert told["accuracy"] > told["random model"]
+    assert cli(*words, "--method", "probeless")[0] == 2
+
+
 def test_options_of_methods_and_a_store_as_source(cli, tagger, tmp_path):
     from pellucid import neurons
     from pellucid.collect.build import build_store

@@ -29,7 +29,7 @@ def test_a_probe_with_its_controls_and_its_ranking(cli, tagger, tmp_path):
 
 def test_a_ranking_is_judged_on_other_documents(cli, tagger):
     line = ["neurons", "evaluate", tagger, *LINE, "--concept", "upos", "--ways", "model,anew,layers,sites"]
-    code, printed, told = cli(*line, "--modelled", "0", "--json")
+    code, printed, told = cli(*line, "--modelled", "0", "--seeds", "2", "--json")
     assert code == 0, told
     made = json.loads(printed)
     assert set(made) == {"ranking", "model", "anew", "layers", "sites"}
@@ -39,6 +39,7 @@ def test_a_ranking_is_judged_on_other_documents(cli, tagger):
     assert lost[-1] > kept[0] + 0.1
     prints = {name: each["provenance"]["corpus"]["fingerprint"] for name, each in made.items()}
     assert prints["ranking"] != prints["anew"] == prints["model"] == prints["layers"]
+    assert made["anew"]["provenance"]["arguments"]["seeds"] == made["layers"]["provenance"]["arguments"]["seeds"] == 2
 
 
 def test_a_single_document_cannot_be_halved(refused, tagger, tmp_path):
@@ -48,7 +49,20 @@ def test_a_single_document_cannot_be_halved(refused, tagger, tmp_path):
 
 
 def test_several_methods_are_judged_as_asked(cli, tagger, tmp_path):
-    few = ["--corpus", "grammar:90:3", "--sites", "neurons.0", "--epochs", "4", "--concept", "upos", "--draws", "1"]
+    few = [
+        "--corpus",
+        "grammar:90:3",
+        "--sites",
+        "neurons.0",
+        "--epochs",
+        "4",
+        "--concept",
+        "upos",
+        "--draws",
+        "1",
+        "--seeds",
+        "1",
+    ]
     asked = ["--method", "probeless", "--method", "selectivity", "--count", "3", "--count", "9", "--class", "NOUN"]
     line = ["neurons", "evaluate", tagger, *few, *asked, "--replacement", "mean", "--modelled", "8", "--seed", "2"]
     code, _, told = cli(*line, "-o", tmp_path / "out")
@@ -62,6 +76,9 @@ def test_several_methods_are_judged_as_asked(cli, tagger, tmp_path):
         assert made[f"probeless-{part}"].axes["neurons"] == (3, 9)
         assert made[f"probeless-{part}"].provenance.arguments["class"] == "NOUN"
         assert made[f"probeless-{part}"].provenance.arguments["draws"] == 1
+    for part in ("probe", "anew"):
+        assert "random model" in made[f"probeless-{part}"].table("controls").axes["measure"]
+        assert len(made[f"probeless-{part}"].provenance.models) == 2
     assert "(mean)" in made["probeless-model"].done
     assert made["probeless-model"].provenance.corpus["sentences"] == 8
     page = (tmp_path / "out" / "neurons.html").read_text(encoding="utf-8")
@@ -75,7 +92,7 @@ def test_a_model_without_a_task_is_judged_by_probes_alone(cli, tmp_path):
     planted.network().transformer.save_pretrained(bare)
     planted.tokenizer().save_pretrained(bare)
     few = ["--corpus", "grammar:90:3", "--sites", "neurons.0", "--epochs", "4"]
-    line = ["neurons", "evaluate", bare, *few, "--concept", "upos=NOUN", "--count", "3", "--draws", "1"]
+    line = ["neurons", "evaluate", bare, *few, "--concept", "upos=NOUN", "--count", "3", "--draws", "1", "--seeds", "1"]
     code, printed, told = cli(*line, "--json")
     assert code == 0, told
     assert "not judged in the model" in told
@@ -89,6 +106,7 @@ def test_nothing_is_left_where_saving_fails(cli, tagger, tmp_path, monkeypatch):
 
     monkeypatch.setattr(neurons.RankingCurves, "save", full)
     line = ["neurons", "evaluate", tagger, *LINE, "--concept", "upos=NOUN", "--ways", "sites,probe", "--count", "3"]
+    line += ["--seeds", "1"]
     assert cli(*line, "-o", tmp_path / "out")[0] != 0
     assert list(tmp_path.iterdir()) == []
 

@@ -75,25 +75,26 @@ def test_the_model_loses_its_task_without_the_first_neurons(ranking):
 
 
 def test_a_probe_loses_its_accuracy_without_the_first_neurons(both, ranking):
-    found = neurons.ablated_in_probe(both, ranking, concept="upos", counts=(14, 64), epochs=30, penalty="l2")
+    found = neurons.ablated_in_probe(both, ranking, concept="upos", counts=(14, 64), epochs=30, seeds=1, penalty="l2")
     whole = found.table("whole").columns["value"][0]
     top, bottom, random = found.values
     assert whole > 0.95
     assert top[0] < whole - 0.2
     assert bottom[0] > whole - 0.05
     assert random[0] > top[0]
-    sure, control, selectivity = found.table("controls").columns["value"]
+    sure, random, control, selectivity = found.table("controls").columns["value"]
     assert selectivity == pytest.approx(top - control)
     assert sure[0] == found.table("whole").columns["value"][1]
-    assert found.table("whole").columns["value"][3] > 0.2
-    kept = neurons.ablated_in_probe(both, ranking, concept="upos", counts=(14, 64), epochs=30, keep=True)
+    assert found.table("whole").columns["value"][4] > 0.2
+    assert (random < found.table("whole").columns["value"][2] + 0.05).all(), "a probe loses by neurons at their mean"
+    kept = neurons.ablated_in_probe(both, ranking, concept="upos", counts=(14, 64), epochs=30, seeds=1, keep=True)
     assert kept.values[0, 0] > kept.values[1, 0] + 0.3
     assert kept.values[0, 0] > kept.values[2, 0] + 0.2
     assert "kept" in kept.done
 
 
 def test_probes_trained_anew_need_only_the_planted_neurons(both, ranking):
-    found = neurons.trained_anew(both, ranking, concept="upos", counts=(2, 14, 128), epochs=15, draws=1)
+    found = neurons.trained_anew(both, ranking, concept="upos", counts=(2, 14, 128), epochs=15, draws=1, seeds=1)
     whole = found.table("whole").columns["value"][0]
     top, bottom, random = found.values
     assert top[1] > whole - 0.03
@@ -102,17 +103,83 @@ def test_probes_trained_anew_need_only_the_planted_neurons(both, ranking):
     assert random[1] > bottom[1] - 0.2
     assert top[2] == pytest.approx(bottom[2], abs=1e-6)
     controls = found.table("controls")
-    assert controls.axes["measure"] == ("majority", "control task", "selectivity")
-    sure, control, selectivity = controls.columns["value"]
+    assert controls.axes["measure"] == ("majority", "random model", "control task", "selectivity")
+    sure, chance, control, selectivity = controls.columns["value"]
     assert len(set(sure.round(9))) == 1
     assert selectivity == pytest.approx(top - control)
     assert selectivity[1] > 0.3, "words' own tags are told, and random labels of words are not"
     assert (controls.columns["low"] <= controls.columns["value"]).all()
-    assert found.table("whole").columns["value"][1:] == pytest.approx([sure[0], control[2], selectivity[2]])
+    assert found.table("whole").columns["value"][1:] == pytest.approx([sure[0], chance[2], control[2], selectivity[2]])
+    assert top[1] > chance[1] + 0.3, "as few neurons of a model that learned nothing tell far less"
+
+
+def test_the_random_model_stands_beside_every_probe_of_a_ranking(both, ranking, tmp_path):
+    """All its neurons tell what a probe on it tells; without it, and with it in another store, as of every probe."""
+    settings = {"concept": "upos", "epochs": 8, "seeds": 2}
+    plain = neurons.probe(both, **settings, penalty="l2", progress=False)
+    expected = plain.values[plain.place("measure", "random model"), 0]
+    names = ("own", planted.model()), ("twin", Model.random_like(planted.model(), 4))
+    own, twin = (build_store(model, planted.corpus(), tmp_path / name, "neurons.*", dtype="float32", progress=False)
+                 for name, model in names)  # fmt: skip
+    for judge in (neurons.ablated_in_probe, neurons.trained_anew):
+        given = {**settings, "counts": (4,), "draws": 1, "penalty": "l2"}
+        whole = judge(both, ranking, **given).table("whole")
+        assert whole.axes["measure"] == ("accuracy", "majority", "random model", "control task", "selectivity")
+        assert whole.columns["value"][2] == pytest.approx(expected, abs=0.02)
+        assert whole.columns["value"][2] < whole.columns["value"][0] - 0.1
+        with pytest.raises(ResultError, match="no randomly initialised twin"):
+            judge(own, ranking, **given)
+        beside = judge(own, ranking, random=twin, **given).table("whole")
+        assert beside.columns["value"].tolist() == whole.columns["value"].tolist()
+        with pytest.raises(ResultError, match="seeds=0"):
+            judge(both, ranking, **{**given, "seeds": 0})
+
+
+def test_probes_train_where_they_are_told_to(both, ranking, monkeypatch):
+    from pellucid.neurons.judging import evaluation, smallest
+    from pellucid.neurons.probing import per_layer, probes
+
+    used = list[str]()
+
+    def noted(rows, tasks, classes, settings, **rest):
+        used.append(settings.device)
+        return real(rows, tasks, classes, replace(settings, device="cpu"), **rest)
+
+    real = evaluation.fit
+    for module in (evaluation, smallest, per_layer, probes):
+        monkeypatch.setattr(module, "fit", noted)
+    given = {"concept": "upos=NOUN", "seeds": 1, "device": "far"}
+    curve = {**given, "counts": (2,), "draws": 1, "epochs": 1}
+    calls = [
+        lambda: neurons.ablated_in_probe(both, ranking, **curve),
+        lambda: neurons.trained_anew(both, ranking, **curve),
+        lambda: neurons.per_layer(both, **given, epochs=1),
+        lambda: neurons.rank(both, **given, methods=["probe-l1", "probeless"]),
+    ]
+    for call in calls:
+        used.clear()
+        call()
+        assert len(used) >= 2
+        assert set(used) == {"far"}
+
+
+def test_arrays_are_judged_without_a_random_model():
+    dice = np.random.default_rng(2)
+    tags = dice.choice(["a", "b"], 400)
+    rows = dice.normal(size=(400, 8))
+    rows[tags == "a", 3] += 3
+    store = neurons.array_store(rows, tags, sentences=(np.arange(400) // 4).tolist())
+    part = neurons.training_part(store, concept="label")
+    made = neurons.probeless(part, concept="label")
+    for judge in (neurons.ablated_in_probe, neurons.trained_anew):
+        found = judge(store, made, concept="label", counts=(1,), draws=1, epochs=5, seeds=1)
+        assert found.table("controls").axes["measure"] == ("majority", "control task", "selectivity")
 
 
 def test_the_smallest_set_is_found_between_the_numbers_given(both, ranking):
-    found = neurons.trained_anew(both, ranking, concept="upos", counts=(2, 128), epochs=15, draws=1)
+    found = neurons.trained_anew(both, ranking, concept="upos", counts=(2, 128), epochs=15, draws=1, seeds=1)
+    without = neurons.trained_anew(both, ranking, concept="upos", counts=(2,), epochs=2, draws=1, seeds=1, within=None)
+    assert "smallest" not in without.tables
     smallest = found.table("smallest")
     assert smallest.axes["within"] == pytest.approx((0.01, 0.02, 0.05))
     sizes, columns = smallest.columns["neurons"], smallest.columns
@@ -148,7 +215,7 @@ def test_seeds_are_means_over_folds(both, ranking):
 
 
 def test_a_ranking_of_the_same_documents_is_warned_of(both, ranking):
-    settings = {"concept": "upos=NOUN", "counts": (2,), "epochs": 2, "draws": 1}
+    settings = {"concept": "upos=NOUN", "counts": (2,), "epochs": 2, "draws": 1, "seeds": 1}
     seen = neurons.probeless(both, concept="upos=NOUN", sites="0:neurons.*")
     for judge in (neurons.trained_anew, neurons.ablated_in_probe):
         with pytest.warns(NeuronWarning, match="made of the documents that it is tested on"):
@@ -220,7 +287,7 @@ def test_the_training_part_is_the_store_without_the_documents_for_testing(both):
 
 
 def test_only_the_layer_with_planted_neurons_tells_the_concept(both):
-    found = neurons.per_layer(both, concept="upos=NOUN,VERB,ADJ", epochs=30)
+    found = neurons.per_layer(both, concept="upos=NOUN,VERB,ADJ", epochs=30, seeds=1)
     assert found.axes["site"] == ("neurons.0", "neurons.1")
     accuracy, random, control, selectivity = found.values
     assert accuracy[0] > 0.97
@@ -232,6 +299,19 @@ def test_only_the_layer_with_planted_neurons_tells_the_concept(both):
     alone = neurons.probe(both, concept="upos=NOUN,VERB,ADJ", sites="neurons.1", penalty="l2", seeds=1, epochs=30,
                           progress=False)  # fmt: skip
     assert accuracy[1] == pytest.approx(alone.values[0, 0], abs=0.03)
+
+
+def test_layers_are_means_over_seeds(both):
+    """Those of a site are a probe's of as many seeds, its control task and the random model's among them."""
+    settings = {"concept": "upos=NOUN,VERB", "penalty": "l2", "epochs": 8, "seeds": 3}
+    found = neurons.per_layer(both, sites="neurons.1", **settings)
+    alone = neurons.probe(both, sites="neurons.1", **settings, progress=False)
+    assert found.values[:, 0] == pytest.approx(alone.values[:, 0], abs=1e-6)
+    assert found.null[:, 0] == pytest.approx(alone.null[:, 0])
+    assert found.provenance.arguments["seeds"] == neurons.per_layer(both, concept="upos=NOUN", epochs=1).provenance \
+        .arguments["seeds"] == 3  # fmt: skip
+    with pytest.raises(ResultError, match="seeds=11"):
+        neurons.per_layer(both, **{**settings, "seeds": 11})
 
 
 def test_sets_are_the_first_the_last_and_draws():

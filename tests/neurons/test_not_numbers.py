@@ -46,6 +46,7 @@ def test_a_number_that_is_none_is_named_wherever_it_stands(place, way):
 def twin(store):
     """The same words with other activations, as a random model's."""
     other = neurons.array_store(np.random.default_rng(1).normal(size=(400, 4)), ["a"] * 399 + ["b"],
+                                name=f"{store.models[0].name} (random, seed 0)",
                                 sentences=(np.arange(400) // 4).tolist())  # fmt: skip
     other.about["corpus"]["fingerprint"] = store.about["corpus"]["fingerprint"]
     return other

@@ -58,13 +58,13 @@ def test_the_majority_is_that_of_the_documents_to_learn_from(turned):
     assert expected < 0.3
     probed = neurons.probe(turned.store, concept=CONCEPT, epochs=1, seeds=1, progress=False)
     assert probed.null[0, 0] == pytest.approx(expected)
-    layers = neurons.per_layer(turned.store, concept=CONCEPT, epochs=1)
+    layers = neurons.per_layer(turned.store, concept=CONCEPT, epochs=1, seeds=1)
     assert layers.null[0] == pytest.approx([expected])
     names, score = turned.rows.names, np.arange(len(turned.rows.names), 0.0, -1.0)
     overall = {"overall": overall_table(names, score, null=np.zeros(len(names)))}
     order = Ranking({"class": ("NOUN",), "neuron": names}, score[None], None, None, None, "no interval: by hand",
                     Provenance("neurons.ranking", {"method": "by hand", "concept": CONCEPT}), overall)  # fmt: skip
-    curves = neurons.ablated_in_probe(turned.store, order, concept=CONCEPT, counts=(2,), draws=1, epochs=1)
+    curves = neurons.ablated_in_probe(turned.store, order, concept=CONCEPT, counts=(2,), draws=1, epochs=1, seeds=1)
     assert curves.table("whole").columns["value"][1] == pytest.approx(expected)
     assert curves.table("controls").columns["value"][0] == pytest.approx([expected])
 

@@ -20,6 +20,7 @@ from pellucid.neurons.probing.labels import Labelled, labelled, split
 from pellucid.neurons.probing.probes import PENALTIES
 from pellucid.neurons.probing.rows import ArrayRows
 from pellucid.neurons.probing.training import Settings, Task, fit
+from pellucid.neurons.ranking import accuracy_told
 from pellucid.results import ResultError
 from pellucid.uncertainty import jackknife
 from tests.neurons import planted
@@ -214,11 +215,65 @@ def test_labels_are_those_of_the_words(both):
     assert (rare.goals == -1).sum() == sum(rare.left_out.values())
 
 
+def test_a_ranking_of_weights_has_the_accuracy_and_controls_of_its_probe(both):
+    probed = neurons.probe(both, concept="upos=NOUN", sites="neurons.0", penalty="l1", seeds=2, progress=False)
+    made = neurons.rank(both, concept="upos=NOUN", sites="neurons.0", methods="probe-l1", seeds=2)["probe-l1"]
+    table = made.table("accuracy")
+    assert table.axes["measure"] == ("accuracy", "random model", "control task", "selectivity")
+    for name, part in (("value", probed.values), ("majority", probed.null), ("low", probed.low), ("high", probed.high)):
+        assert table.columns[name].tolist() == part[:, 0].tolist()
+    told = made.accuracies
+    assert told["accuracy"] == probed.values[0, 0]
+    assert told["random model"] == probed.values[1, 0]
+    assert told["majority"] == probed.null[0, 0]
+    assert "random model" in accuracy_told(made)
+    with pytest.raises(ResultError, match="seeds=11"):
+        neurons.rank(both, concept="upos=NOUN", sites="neurons.0", methods="probe-l1", seeds=11)
+
+
+def test_a_ranking_of_weights_of_arrays_has_an_accuracy_too():
+    dice = np.random.default_rng(2)
+    tags = dice.choice(["a", "b"], 500, p=[0.7, 0.3])
+    rows = dice.normal(size=(500, 6))
+    rows[tags == "a", 3] += 4
+    words = [f"w{place % 40}" for place in range(500)]
+    store = neurons.array_store(rows, tags, words=words, sentences=(np.arange(500) // 5).tolist())
+    told = neurons.rank(store, concept="label", methods="probe-l2")["probe-l2"].accuracies
+    assert set(told) == {"accuracy", "control task", "selectivity", "majority", "low", "high"}
+    assert told["accuracy"] > 0.93
+    assert told["majority"] == pytest.approx(0.7, abs=0.07)
+    assert told["control task"] < 0.8
+    assert told["selectivity"] == pytest.approx(told["accuracy"] - told["control task"])
+    assert told["low"] < told["accuracy"] < told["high"] + 1e-9
+
+
+def test_only_the_random_twin_of_the_model_is_taken_as_one(tmp_path):
+    """Another model, one of another shape and another model's twin read the same text, and are no control."""
+    text = planted.corpus().take(60)
+    twin = Model.random_like(planted.model(), 2)
+    changed = planted.network()
+    changed.transformer.wte.weight.data += 0.1
+    other = Model.load(changed, tokenizer=planted.tokenizer())
+    other.name = "other"
+    stores = {
+        name: build_store(model, text, tmp_path / name, "neurons.0", dtype="float32", progress=False)
+        for name, model in (("own", planted.model()), ("twin", twin), ("other", other),
+                            ("theirs", Model.random_like(other, 2)), ("both", [planted.model(), twin]))
+    }  # fmt: skip
+    given = {"concept": "upos=NOUN", "seeds": 1, "epochs": 2, "progress": False}
+    for wrong in ("other", "theirs", "own"):
+        with pytest.raises(ResultError, match=r"no randomly initialised twin of .* a store of Model\.random_like"):
+            neurons.probe(stores["own"], random=stores[wrong], **given)
+    found = [neurons.probe(stores["own"], random=stores[name], **given) for name in ("twin", "both")]
+    assert found[0].values.tolist() == found[1].values.tolist()
+    assert found[1].provenance.models[1]["name"] == twin.name
+
+
 def test_bad_input_is_one_sentence(both, tmp_path):
     alone = build_store(planted.model(), planted.corpus().take(40), tmp_path / "s", "neurons.0", progress=False)
     with pytest.raises(ResultError, match="no randomly initialised twin"):
         neurons.probe(alone, concept="upos")
-    with pytest.raises(ResultError, match="same weights"):
+    with pytest.raises(ResultError, match=r"no randomly initialised twin of .*Model\.random_like"):
         neurons.probe(alone, concept="upos", random=alone)
     with pytest.raises(ResultError, match="one corpus"):
         neurons.probe(alone, concept="upos", random=both)

@@ -39,6 +39,19 @@ def anew(first: Sequence[float], random: float = 0.5, reach: float = 0.003) -> G
     return bounded(ENDS, COUNTS, rows, [[random]] * 3, reach)
 
 
+def beside(random: float = 0.4) -> Grid:
+    """Controls of probes of few neurons, and of all."""
+    rows = [[0.2], [random], [0.45], [0.35]]
+    return Grid(("majority", "random model", "control task", "selectivity"), (*COUNTS, "all"),
+                np.repeat(np.array(rows), len(COUNTS) + 1, axis=1))  # fmt: skip
+
+
+def smallest(*counts: int) -> Grid:
+    """Smallest sets within 1, 2 and 5 per cent, which tell 88% of the words for testing."""
+    parts = [list(counts), [0.88] * 3, [0.9] * 3, [0.86] * 3, [0.91] * 3]
+    return Grid(("neurons", "accuracy", "all neurons", "low", "high"), (0.01, 0.02, 0.05), np.array(parts, float))
+
+
 def draws(*accuracies: float) -> Grid:
     """Accuracies of probes on sets of random neurons."""
     return Grid(("40",), tuple(range(len(accuracies))), np.array([accuracies], float))
@@ -124,6 +137,10 @@ def case(name: str = "made-up", *, task: str | None = "lm", causal: bool = False
         "anew pos": anew([0.8, 0.899, 0.9, 0.9, 0.9]),
         "anew number": anew([0.8, 0.85, 0.86, 0.87, 0.9]),
         "anew relation": anew([0.4, 0.6, 0.7, 0.8, 0.9]),
+        **{f"beside {concept}": beside() for concept in ("pos", "number", "relation", "in probe")},
+        "smallest pos": smallest(71, 52, 23),
+        "smallest number": smallest(300, 210, 97),
+        "smallest relation": smallest(480, 450, 400),
         "draws pos": draws(0.48, 0.5, 0.52),
         "where pos": where([0.6, 0.2, 0.2, 0, 0]),
         "where number": where([0.2] * 5),

@@ -25,7 +25,7 @@ def script():
 def test_the_tables_on_the_page_are_those_of_the_numbers(script):
     text = (DOCS / "neurons-study.md").read_text(encoding="utf-8")
     cases = read_cases(DOCS / "neurons-study")
-    assert len(script.BLOCK.findall(text)) == len(script.blocks(cases)) == 6
+    assert len(script.BLOCK.findall(text)) == len(script.blocks(cases)) == 7
     assert script.filled(text, cases) == text
     changed = text.replace("**stands**", "**does not stand**", 1)
     assert changed != text

@@ -58,7 +58,12 @@ def ranking(scores: list[list[float]], names: list[str], random: list[list[float
 
 def test_everything_is_measured(found):
     expected = {
-        *(f"{what} {concept}" for what in ("layers", "probe", "anew", "where") for concept in CONCEPTS),
+        *(
+            f"{what} {concept}"
+            for what in ("layers", "probe", "anew", "beside", "smallest", "where")
+            for concept in CONCEPTS
+        ),
+        "beside in probe",
         *(f"{what} {method}" for what in ("in probe", "loss", "accuracy") for method in METHODS),
         *(f"{what} class {cls}" for what in ("loss", "accuracy") for cls in ("NOUN", "DET")),
         *(f"stability {method}" for method in STREAMED),
@@ -67,7 +72,7 @@ def test_everything_is_measured(found):
     assert set(found.grids) == expected
     assert found.grids["draws pos"].values.shape == (1, 3)  # one shuffled order: its first, its last and a draw
     assert found.grids["draws pos"].rows == ("10",)
-    assert len(claims([found])) == 30
+    assert len(claims([found])) == 34
     assert found.facts["neurons"] == {"stream": 256, "compared": 128, "sub-layers": 640}
     assert found.grids["layers pos"].columns == ("resid.0", "resid.4")
     assert found.grids["sub-layers"].columns == ("attn.3", "neurons.3")
@@ -83,7 +88,13 @@ def test_neurons_are_ranked_and_judged_on_other_texts(found, opened):
 def test_probes_by_layer_are_those_of_each_site(found, opened):
     size = opened.size
     plain = neurons.per_layer(
-        opened.model, opened.ranked, concept="upos", sites="resid.4", epochs=size.epochs, fewest=size.fewest
+        opened.model,
+        opened.ranked,
+        concept="upos",
+        sites="resid.4",
+        epochs=size.epochs,
+        fewest=size.fewest,
+        seeds=size.seeds,
     )
     assert found.grids["layers pos"].row("accuracy")[1] == pytest.approx(plain.values[0, 0], abs=1e-5)
     assert found.grids["layers pos"].row("control task")[1] == pytest.approx(plain.values[2, 0], abs=1e-5)
@@ -150,6 +161,56 @@ def test_grids_keep_rows_and_columns():
     assert both.row("b").tolist() == [3, 4, 6]
     assert both.low is None
     assert one.at("b", 1, chance=0.5) == Number(3.0, 0.5, 0.0, 1.0)
+
+
+def test_the_smallest_sets_are_not_chosen_by_documents_for_testing(found):
+    """Those of `trained_anew`, by documents to learn from; accuracies of the curve, on others, do not change them."""
+    grid = found.grids["smallest pos"]
+    assert grid.columns == pytest.approx((0.01, 0.02, 0.05))
+    assert grid.rows == ("neurons", "accuracy", "all neurons", "low", "high")
+    assert (np.diff(grid.row("neurons")) <= 0).all()
+    whole = Case(found.name, found.facts, {**found.grids, "anew pos": Grid(
+        found.grids["anew pos"].rows, found.grids["anew pos"].columns, np.ones_like(found.grids["anew pos"].values))},
+        found.numbers)  # fmt: skip
+    assert rows.smallest_rows([whole])[0] == rows.smallest_rows([found])[0]
+    assert f"{int(grid.row('neurons')[0]):,} (" in rows.smallest_rows([found])[0][4]
+
+
+def test_probes_of_few_neurons_stand_beside_the_random_model(found):
+    for name in ("pos", "number", "relation", "in probe"):
+        grid = found.grids[f"beside {name}"]
+        assert grid.rows == ("majority", "random model", "control task", "selectivity")
+        assert grid.columns[-1] == "all"
+        assert (grid.values[1] > 0).all()
+
+
+def test_numbers_of_an_older_format_are_read_without_what_they_lack(tmp_path):
+    """The smallest sets, the controls of few neurons, forests and ablation came with format 2."""
+    new = case(task="tagger")
+    gone = ("smallest", "beside")
+    grids = {name: grid for name, grid in new.grids.items()
+             if not name.startswith(gone) and name.rpartition(" ")[2] not in ("forest", "ablation")}  # fmt: skip
+    kept = [at for at, name in enumerate(grids["agreement"].rows) if name not in ("forest", "ablation")]
+    names = tuple(grids["agreement"].rows[at] for at in kept)
+    cells = [part[np.ix_(kept, kept)] for part in (grids["agreement"].values, grids["agreement"].null)]
+    old = Case(new.name, new.facts, {**grids, "agreement": Grid(names, names, *cells)}, new.numbers)
+    path = write(old, tmp_path)
+    path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+    again = read(path)
+    assert list(again.methods) == [name for name in METHODS if name not in ("forest", "ablation")]
+    assert rows.smallest_rows([again])[0][3:] == ("–",) * 4
+    assert rows.control_rows([again]) == []
+    assert len(rows.faithful_rows([again])) == len(METHODS) - 2
+    assert len(claims([again])) == len(claims([new])) - 4
+    assert not faults(figures.faithful([new, again]))
+    table = {row[:2]: row[2:] for row in rows.agreement_rows([new, again])}
+    assert table[METHODS["probeless"], METHODS["forest"]][1] == "–"
+    write_page([new, again], tmp_path / "page")
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    write(Case("zoo-mlm", old.facts, old.grids, old.numbers), runs)
+    with pytest.raises(StudyError, match="by an older Pellucid"):
+        study.compute(runs, models=["zoo:mlm"], scale="smoke", say=quiet)
 
 
 # -- files and going on ------------------------------------------------------------------------------------------------
@@ -226,7 +287,7 @@ def test_newer_files_and_models_that_are_there_twice_are_refused(tmp_path):
     (tmp_path / "b.json").write_bytes((tmp_path / "a.json").read_bytes())
     with pytest.raises(StudyError, match="hold the model a"):
         read_cases(tmp_path)
-    (tmp_path / "b.json").write_text(json.dumps({"study": "neurons", "format": 2}))
+    (tmp_path / "b.json").write_text(json.dumps({"study": "neurons", "format": 3}))
     with pytest.raises(StudyError, match="newer Pellucid"):
         read_cases(tmp_path)
 
@@ -258,10 +319,12 @@ def test_figures_are_readable():
 
 def test_the_smallest_sets_in_the_table():
     (pos, number, relation) = rows.smallest_rows([case()])
-    assert pos[4:] == ("40 (4.0%)", "40 (4.0%)", "40 (4.0%)")
-    assert number[4:] == ("500 (50%)", "500 (50%)", "100 (10%)")
-    assert relation[4:] == ("500 (50%)",) * 3
+    assert pos[4:] == ("71 (7.1%): 88%", "52 (5.2%): 88%", "23 (2.3%): 88%")
+    assert number[4:] == ("300 (30%): 88%", "210 (21%): 88%", "97 (9.7%): 88%")
+    assert relation[3].plain == pytest.approx(0.9)
     (row, *_) = rows.set_rows([case()])
     assert row[8].plain == pytest.approx(0.8 / 0.9)
+    assert [cell.plain for cell in row[9:]] == pytest.approx([0.2, 0.4, 0.45])
+    assert len(rows.control_rows([case()])) == 4
     (first, *_) = rows.faithful_rows([case(task=None)])
     assert first[6:] == ("no task", "", "")

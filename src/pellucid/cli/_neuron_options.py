@@ -36,6 +36,7 @@ Pooling = Annotated[
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="The most passes of a probe over the words.")]
 Fewest = Annotated[int, typer.Option(min=2, help="Words that a class needs; rarer ones are left out.")]
+Seeds = Annotated[int, typer.Option(min=1, max=10, help="Probes, each without another tenth of the documents.")]
 Seed = Annotated[int, typer.Option(help="Seed of the control model and of all draws.")]
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="A folder for the results and their page; it must be new or empty.")
@@ -57,6 +58,10 @@ class Scoring:
     standardise: Annotated[
         bool, typer.Option("--standardise", help="probeless: divide by each neuron's standard deviation.")
     ] = False
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, max=10, help="probes, gaussian, forest: each leaves out another tenth (default: 3)."),
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """The options that were given."""

@@ -54,6 +54,7 @@ def ranking_told(result: Ranking, top: int) -> dict[str, object]:
         "concept": result.concept,
         "chance": result.chance,
         "resampled": result.resampled,
+        **({"accuracy": result.accuracies} if result.accuracies else {}),
         "neurons": [_row(result, name, None) for name in first_of(result, top)],
         "classes": {
             cls: [_row(result, name, cls) for name in first_of(result, top, cls)] for cls in result.classes_apart
@@ -62,7 +63,9 @@ def ranking_told(result: Ranking, top: int) -> dict[str, object]:
 
 
 def print_ranking(result: Ranking, top: int) -> None:
-    """The first neurons across classes, and the first of every class."""
+    """The first neurons across classes, and the first of every class; the accuracy of what ranked, where it has one."""
+    from pellucid.neurons.ranking import accuracy_told
+
     columns = [name for name in ("score", "null", "low", "high") if name in result.overall.columns]
     rows = [
         [name, *(f"{_row(result, name, None)[column]:.4g}" for column in columns), _best(result, name)]
@@ -80,6 +83,8 @@ def print_ranking(result: Ranking, top: int) -> None:
     if result.null is not None:
         console().print(f"chance: {result.chance}")
     console().print(f"interval: {result.resampled}")
+    if told := accuracy_told(result):
+        console().print(f"accuracy of what ranked: {told}", markup=False)
 
 
 def _row(result: Ranking, name: str, cls: str | None) -> dict[str, object]:

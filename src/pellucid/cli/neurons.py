@@ -27,7 +27,7 @@ from pellucid.cli._neuron_options import (
     group,
 )
 from pellucid.cli._neuron_rankings import first_of, print_ranking, ranking_told
-from pellucid.cli._neuron_results import check_out, give, reading, source_of
+from pellucid.cli._neuron_results import check_out, give, reading, source_of, training
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def rank(
             seed=seed,
             **scoring.given(),
             **reading(source, methods, running, long),
+            **training(source, methods if preset is None else [], opening),
         )
     about = f"Neurons ranked for {asked.name}."
     give(made, out, json, model=model, about=about, tell=lambda _, each: print_ranking(each, top),
@@ -137,6 +138,7 @@ def show(
         methods = method or ["probeless"]
         how = reading(opened, methods, running, long)
         with careful():
+            how |= training(opened, methods, opening)
             rankings = ranked(opened, text, concept=concept, methods=methods, sites=sites, seed=seed, **how)
     names = neuron or first_of(next(iter(rankings.values())), top)
     settings: dict[str, Any] = {**asdict(running), "long": long}

@@ -24,10 +24,11 @@ from pellucid.cli._neuron_options import (
     Out,
     Pooling,
     Seed,
+    Seeds,
     SitesOption,
     group,
 )
-from pellucid.cli._neuron_results import check_out, give, reading
+from pellucid.cli._neuron_results import check_out, give, reading, training
 from pellucid.cli._print import console
 from pellucid.errors import PellucidError, listing
 
@@ -73,7 +74,7 @@ class Training:
     penalty: Annotated[str, typer.Option(help="elastic, l1, l2 or none.")] = "elastic"
     l1: Annotated[float, typer.Option(min=0, help="Weight of Σ|w| on the mean loss.")] = 1e-3
     l2: Annotated[float, typer.Option(min=0, help="Weight of Σw²/2 on the mean loss.")] = 1e-3
-    seeds: Annotated[int, typer.Option(min=1, max=10, help="Probes, each without another tenth of the documents.")] = 3
+    seeds: Seeds = 3
     epochs: Epochs = 60
     fewest: Fewest = 20
 
@@ -105,6 +106,7 @@ def probe(
             sites=sites,
             pooling=pooling,
             seed=seed,
+            device=str(opened.device),
             **asdict(training),
         )
     about = f"What a probe of {concept} tells from the neurons over {read.name}."
@@ -125,6 +127,7 @@ class Judging:
     modelled: Annotated[
         int, typer.Option(min=0, help="Sentences on which neurons are removed in the model; 0: all that judge.")
     ] = 200
+    seeds: Seeds = 3
     epochs: Epochs = 60
     fewest: Fewest = 20
 
@@ -172,11 +175,10 @@ def evaluate(
     with careful():
         found = rank(
             opened, read.shard(0, 2), concept=concept, methods=methods, sites=sites, pooling=pooling, seed=seed,
-            **reading(opened, methods),
+            **reading(opened, methods), **training(opened, methods, opening),
         )  # fmt: skip
         first = next(iter(found.values()))
-        judge = _Judge(opened, read.shard(1, 2), concept, list(by_site(first.neurons)), pooling, seed, judging,
-                       "layers" in chosen)  # fmt: skip
+        judge = _Judge(opened, read.shard(1, 2), concept, list(by_site(first.neurons)), pooling, seed, judging)
         if ways is None and (reason := judge.no_task()):
             console(stderr=True).print(f"The ranking is not judged in the model: {reason}", markup=False)
             chosen.remove("model")
@@ -218,7 +220,6 @@ class _Judge:
     pooling: str
     seed: int
     judging: Judging
-    twin: bool
     folder: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="pellucid-")
     )
@@ -236,14 +237,14 @@ class _Judge:
 
     @cached_property
     def store(self) -> Store:
-        """The rows of the words that judge, of the model and, for a probe per site, of its random twin."""
+        """The rows of the words that judge, of the model and of its random twin."""
         from pellucid.collect.sentence_rows import is_whole
         from pellucid.neurons import Concept
         from pellucid.neurons.probing.material import Reading, kept
 
         text = self.corpus.labelled(Concept.parse(self.concept)) if is_whole(self.pooling) else self.corpus
         read = Reading(self.sites, seed=self.seed, pooling=self.pooling)
-        return kept(self.model, text, Path(self.folder.name) / "store", read, self.twin)
+        return kept(self.model, text, Path(self.folder.name) / "store", read, True)
 
     def all_results(self, found: Mapping[str, Ranking], ways: list[str]) -> dict[str, Result]:
         """What every ranking is worth, under its method's name where there are several, and a probe per site."""
@@ -263,8 +264,10 @@ class _Judge:
         trained: dict[str, Any] = {
             "concept": self.concept,
             "sites": self.sites,
+            "seeds": told.seeds,
             "epochs": told.epochs,
             "fewest": told.fewest,
+            "device": str(self.model.device),
         }
         if "model" in ways:
             text = self.corpus.take(told.modelled) if told.modelled else self.corpus
@@ -287,5 +290,6 @@ class _Judge:
 
         told = self.judging
         return neurons.per_layer(
-            self.store, concept=self.concept, seed=self.seed, epochs=told.epochs, fewest=told.fewest
-        )
+            self.store, concept=self.concept, seed=self.seed, seeds=told.seeds, epochs=told.epochs, fewest=told.fewest,
+            device=str(self.model.device),
+        )  # fmt: skip

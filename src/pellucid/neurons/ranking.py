@@ -89,6 +89,22 @@ class Ranking(Result):
         """The score of every neuron across classes, by the method's own rule, and what chance gives."""
         return self.table("overall")
 
+    @property
+    def accuracies(self) -> dict[str, float]:
+        """How well what ranked tells the classes of documents that it did not learn from, and its controls, by name.
+
+        From the table `accuracy`, which rankings of probes, forests and Gaussians have; others have none. Of forests it
+        is the mean over seeds.
+        """
+        table = self.tables.get("accuracy")
+        if table is None:
+            return {}
+        if "seed" in table.axes:
+            return {"accuracy" if name == "forest" else name: float(part.mean())
+                    for name, part in table.columns.items()}  # fmt: skip
+        first = {name: float(part[0]) for name, part in table.columns.items() if name != "value"}
+        return {**dict(zip(map(str, table.axes["measure"]), table.columns["value"].tolist(), strict=True)), **first}
+
     def scores(self, cls: str | None = None, *, by: str = "absolute") -> Array:
         """The numbers that an order goes by, [neuron]: of one class, or overall; their size, or `signed` as they are.
 
@@ -160,6 +176,25 @@ def by_site(names: Sequence[str]) -> dict[str, list[int]]:
         site, index = split_name(name)
         found.setdefault(site, []).append(index)
     return found
+
+
+def accuracy_table(
+    names: Sequence[str], values: Array, *, majority: Array, low: Array | None = None, high: Array | None = None
+) -> Table:
+    """The table `accuracy` of a ranking; every array is [measure], the first of which is the accuracy itself."""
+    parts = {"value": values, "majority": majority, "low": low, "high": high}
+    columns = {name: np.asarray(part, np.float64) for name, part in parts.items() if part is not None}
+    return Table({"measure": tuple(names)}, columns)
+
+
+def accuracy_told(ranking: Ranking) -> str:
+    """The accuracy of what ranked beside its controls, in a line; empty where nothing was tested."""
+    told = ranking.accuracies
+    if not told:
+        return ""
+    reach = f" ({told['low']:.1%} to {told['high']:.1%})" if "low" in told else ""
+    beside = ", ".join(f"{name} {value:.1%}" for name, value in told.items() if name not in ("accuracy", "low", "high"))
+    return f"{told['accuracy']:.1%}{reach}; {beside}"
 
 
 def overall_table(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.neurons.ranking import accuracy_told
 from pellucid.report.cells import beside, resampling
 from pellucid.report.html import Cell, Html, Row, element, interval, joined, number, share
 from pellucid.report.page import Written, page
@@ -34,6 +35,8 @@ def show_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
 def draw_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
     """What a page shows of a ranking."""
     sheet.text(f"The score of a neuron: {result.score}.")
+    if told := accuracy_told(result):
+        sheet.text(f"Accuracy of what ranked them, on documents that it did not learn from: {told}.")
     warned = "The best of many neurons look better than they are"
     warned += ": the untrained model shows by how much." if "random model" in result.tables else "."
     sheet.figure(

@@ -163,8 +163,9 @@ def signed_maps(
     across: str,
     note: str = "",
 ) -> Figure:
-    """Signed numbers as maps side by side, {name: (rows, columns, numbers [rows, columns])}: blue is below 0."""
-    reach = max((float(np.abs(cells).max()) for _, _, cells in panels.values()), default=0.0) or 1.0
+    """Signed numbers as maps side by side, {name: (rows, columns, numbers [rows, columns])}: blue is below 0,
+    and a number that is not there stays empty."""
+    reach = max((float(np.nanmax(np.abs(cells))) for _, _, cells in panels.values()), default=0.0) or 1.0
     rows = max(len(names) for names, _, _ in panels.values())
     with house_style():
         figure = new_figure(WIDTH, 1.5 + float(np.clip(0.2 * rows, 1.6, 6.0)))

@@ -13,6 +13,7 @@ import numpy as np
 from pellucid.collect.progress import Progress
 from pellucid.errors import listing
 from pellucid.heads.weighing.measuring import measured
+from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.judging.ablating import replaced, site_means
 from pellucid.neurons.judging.ablation import named_sites, provenance
@@ -22,9 +23,9 @@ from pellucid.neurons.judging.smallest import smallest_sets
 from pellucid.neurons.probing.controls import majority
 from pellucid.neurons.probing.intervals import accuracies
 from pellucid.neurons.probing.material import Material, Reading, opened
-from pellucid.neurons.probing.probes import control_tasks, penalties, real_tasks, tested, tested_counts
-from pellucid.neurons.probing.rows import MEMORY
-from pellucid.neurons.probing.training import Settings, Task, fit
+from pellucid.neurons.probing.probes import check_seeds, control_tasks, penalties, real_tasks, tested, tested_counts
+from pellucid.neurons.probing.rows import MEMORY, Rows
+from pellucid.neurons.probing.training import Fitted, Settings, Task, fit
 from pellucid.neurons.ranking import Ranking
 from pellucid.neurons.sources import Sites
 from pellucid.results import Array, Result, ResultError, Table
@@ -41,9 +42,9 @@ ENDS = {
     "random": "as many drawn at random, mean over draws",
 }
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-CONTROLS = ("majority", "control task", "selectivity")
-"""What stands beside the accuracy of every probe: the most frequent class, random labels of word types, and accuracy
-less that."""
+CONTROLS = ("majority", "random model", "control task", "selectivity")
+"""What stands beside the accuracy of every probe: the most frequent class, as many neurons of the randomly initialised
+model, random labels of word types, and accuracy less that. Arrays have no model, and so no random one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +52,8 @@ class RankingCurves(Result):
     """A score with the first, last and random neurons of a ranking, [measure, neurons], by their number.
 
     What was done with the neurons, and what the score is, stand in `done` and `score`. The table `whole` has the score
-    of all neurons; `controls` (of probes) majority, control task and selectivity of the first neurons; `smallest` (of
-    probes trained anew) the smallest sets that suffice.
+    of all neurons; `controls` (of probes) majority, random model, control task and selectivity of the first neurons;
+    `smallest` (of probes trained anew) the smallest sets that suffice.
     """
 
     kind: ClassVar[str] = "neurons.evaluation"
@@ -140,43 +141,51 @@ def ablated_in_probe(
     concept: str | Concept,
     cls: str | None = None,
     sites: Sites = None,
+    random: Store | None = None,
     counts: Sequence[int] | None = None,
     keep: bool = False,
     penalty: str = "elastic",
     draws: int = 3,
-    seeds: int = 1,
+    seeds: int = 3,
     epochs: int = 60,
     test: float = 0.2,
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
     pooling: str = "mean",
+    device: str = "cpu",
 ) -> RankingCurves:
     """The accuracy of a trained probe when neurons are set to their mean: the first, last and random of a ranking.
 
     With `keep` all others are, so that the probe reads these alone. The numbers are means over `seeds` probes, each of
-    which leaves out another tenth of the documents, and has a control task of its own.
+    which leaves out another tenth of the documents, and has a control task of its own. A store holds the model's random
+    twin too, or `random` is a store of it: the same is done there with as many neurons drawn at random.
     """
+    check_seeds(seeds)
+    settings = Settings(*penalties(penalty, 1e-3, 1e-3), epochs=epochs, seed=seed, device=device)
     reading = Reading(sites, fewest, test, seed, memory, pooling)
-    with opened(source, corpus, concept, reading, controlled=False) as found:
+    with opened(source, corpus, concept, reading, random=random, controlled=not of_arrays(source)) as found:
         names, sizes = _known(ranking, found, cls, seed), numbers(counts, len(found.rows.names))
-        tasks = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)]
-        fitted = fit(found.rows, tasks, len(found.data.classes), Settings(*penalties(penalty, 1e-3, 1e-3),
-                                                                          epochs=epochs, seed=seed))  # fmt: skip
-        place = {name: at for at, name in enumerate(found.rows.names)}
+        tasks, classes = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)], len(found.data.classes)
+        sets, every = _sets(names, sizes, draws, seed), names if keep else ()
 
-        def hits(chosen: Sequence[str]) -> Array:
-            """Hits of probe and control task, mean over seeds, [2, groups, classes]."""
-            mine = np.zeros(len(place), dtype=bool)
-            mine[[place[name] for name in chosen]] = True
-            right = tested(found.rows, fitted.without(~mine if keep else mine), tasks, found)
-            return right.reshape(2, seeds, *right.shape[1:]).mean(axis=1)
+        def hits(rows: Rows, fitted: Fitted, own: list[Task], chosen: Sequence[str]) -> Array:
+            """Hits of the probes and, where they are trained, of control tasks, mean over seeds: [kinds, groups,
+            classes]."""
+            mine = _columns(found, chosen)
+            right = tested(rows, fitted.without(~mine if keep else mine), own, found)
+            return right.reshape(-1, seeds, *right.shape[1:]).mean(axis=1)
 
-        parts = _each(_sets(names, sizes, draws, seed), hits)  # [3, counts, 2, groups, classes]
-        whole = hits(()) if not keep else hits(names)
+        read = partial(hits, found.rows, fit(found.rows, tasks, classes, settings), tasks)
+        parts = _each(sets, read)  # [3, counts, 2, groups, classes]
+        twin = None
+        if found.twin is not None:
+            drawn = partial(hits, found.twin, fit(found.twin, tasks[:seeds], classes, settings), tasks[:seeds])
+            twin = np.concatenate([drawn(every), *(drawn(size[0]) for size in sets[2])])
         done = "kept in the probe, all others at their mean" if keep else "set to their mean in the probe"
         told = {**_told(ranking, cls), "done": done, "penalty": penalty, "draws": draws, "seeds": seeds}
-        return _of_probe(found, sizes, parts[:, :, 0], np.stack([whole, *parts[0]]), told, seed)
+        beside = np.stack([read(every), *parts[0]])
+        return _of_probe(found, sizes, parts[:, :, 0], _Beside(beside[:, 0], beside[:, 1], twin), told, seed)
 
 
 def trained_anew(
@@ -187,46 +196,54 @@ def trained_anew(
     concept: str | Concept,
     cls: str | None = None,
     sites: Sites = None,
+    random: Store | None = None,
     counts: Sequence[int] | None = None,
-    within: float = 0.01,
+    within: float | None = 0.01,
     penalty: str = "l2",
     draws: int = 3,
-    seeds: int = 1,
+    seeds: int = 3,
     epochs: int = 60,
     test: float = 0.2,
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
     pooling: str = "mean",
+    device: str = "cpu",
 ) -> RankingCurves:
     """The accuracy of probes trained on the first, last and random neurons of a ranking alone, all in one training.
 
     The numbers are means over `seeds` probes, each of which leaves out another tenth of the documents. The table
     `smallest` has the smallest number of first neurons whose probe is within `within` (and 2, 5 times that) of the
-    accuracy of all neurons: chosen on documents to learn from, with its accuracy on those for testing.
+    accuracy of all neurons: chosen on documents to learn from, with its accuracy on those for testing; None searches
+    for none. A store holds the model's random twin too, or `random` is a store of it: probes are trained there on as
+    many neurons drawn at random.
     """
+    check_seeds(seeds)
+    settings = Settings(*penalties(penalty, 1e-3, 1e-3), epochs=epochs, seed=seed, device=device)
     reading = Reading(sites, fewest, test, seed, memory, pooling)
-    with opened(source, corpus, concept, reading, controlled=False) as found:
+    with opened(source, corpus, concept, reading, random=random, controlled=not of_arrays(source)) as found:
         names, sizes = _known(ranking, found, cls, seed), numbers(counts, len(found.rows.names))
-        place = {name: at for at, name in enumerate(found.rows.names)}
         sets = _sets(names, sizes, draws, seed)
         lists: list[Sequence[str]] = [names, *(one for end in sets for size in end for one in size)]
-        firsts: list[Sequence[str]] = [names, *(size[0] for size in sets[0])]
-        tasks: list[Task] = []
-        for many, made in ((lists, real_tasks), (firsts, partial(control_tasks, seed=seed))):
-            for chosen in many:
-                columns = np.zeros(len(place), dtype=bool)
-                columns[[place[name] for name in chosen]] = True
-                tasks += made(found, seeds, columns=columns)
-        settings = Settings(*penalties(penalty, 1e-3, 1e-3), epochs=epochs, seed=seed)
-        right = tested(found.rows, fit(found.rows, tasks, len(found.data.classes), settings), tasks, found)
-        right = right.reshape(-1, seeds, *right.shape[1:]).mean(axis=1)
+        firsts, drawn = ([names, *(size[0] for size in end)] for end in (sets[0], sets[2]))
+
+        def trained(rows: Rows, *kinds: tuple[Sequence[Sequence[str]], Callable[..., list[Task]]]) -> Array:
+            """Hits of probes of some sets of neurons, mean over seeds, [sets, groups, classes]."""
+            tasks = [task for many, made in kinds for chosen in many
+                     for task in made(found, seeds, columns=_columns(found, chosen))]  # fmt: skip
+            right = tested(rows, fit(rows, tasks, len(found.data.classes), settings), tasks, found)
+            return right.reshape(-1, seeds, *right.shape[1:]).mean(axis=1)
+
+        right = trained(found.rows, (lists, real_tasks), (firsts, partial(control_tasks, seed=seed)))
+        twin = None if found.twin is None else trained(found.twin, (drawn, real_tasks))
         hits = iter(right[1 : len(lists)])
         parts = _each(sets, lambda _: next(hits))
-        beside = np.stack([np.stack([right[0], *parts[0]]), right[len(lists) :]], axis=1)
         told = {**_told(ranking, cls), "done": "read alone by a probe trained anew", "penalty": penalty,
                 "draws": draws, "seeds": seeds}  # fmt: skip
+        beside = _Beside(np.stack([right[0], *parts[0]]), right[len(lists) :], twin)
         made = _of_probe(found, sizes, parts, beside, told, seed)
+        if within is None:
+            return made
         shares = tuple(within * times for times in (1, 2, 5))
         smallest = smallest_sets(found, names, sizes, shares, settings)
     return replace(made, tables={**made.tables, "smallest": smallest})
@@ -294,34 +311,48 @@ def _told(ranking: Ranking, cls: str | None) -> dict[str, Any]:
     return {"method": ranking.method, "ranked for": ranking.concept, "class": cls, "ranked by": origin.function}
 
 
-def _of_probe(
-    found: Material, sizes: tuple[int, ...], parts: Array, beside: Array, told: dict[str, Any], seed: int
-) -> RankingCurves:
-    """Curves of accuracies from hits [3, numbers, groups, classes].
+def _columns(found: Material, chosen: Sequence[str]) -> Array:
+    """Which neurons of the rows are among some, [neurons]."""
+    some = set(chosen)
+    return np.array([name in some for name in found.rows.names])
 
-    `beside` [1 + numbers, 2, groups, classes] are the hits of probe and control task with all neurons, then with the
-    first ones.
-    """
+
+@dataclass(frozen=True, eq=False)
+class _Beside:
+    """Hits [1 + numbers, groups, classes] with all neurons, then with the first ones: of the probe, of its control
+    task, and of the random twin with as many at random."""
+
+    probe: Array
+    control: Array
+    twin: Array | None
+
+
+def _of_probe(
+    found: Material, sizes: tuple[int, ...], parts: Array, beside: _Beside, told: dict[str, Any], seed: int
+) -> RankingCurves:
+    """Curves of accuracies from hits [3, numbers, groups, classes], and what stands beside them."""
     unit, counts = found.data.unit.removesuffix("s"), tested_counts(found)
     values, interval = accuracies(parts, counts, lambda share: share[..., 0], unit=unit)
-    whole, _ = accuracies(beside[0, 0], counts)
+    whole, _ = accuracies(beside.probe[0], counts)
     guess = majority(found.data.goals, found.split.training, len(found.data.classes))
-    sure = np.zeros((len(beside), *counts.shape))
+    sure = np.zeros((len(beside.probe), *counts.shape))
     sure[:, :, guess] = counts[:, guess]
-    control, ends = accuracies(np.stack([sure, beside[:, 1], beside[:, 0]]), counts, _controls, unit=unit)
+    held = [sure, *([] if beside.twin is None else [beside.twin]), beside.control, beside.probe]
+    control, ends = accuracies(np.stack(held), counts, _controls, unit=unit)
+    names = tuple(name for name in CONTROLS if beside.twin is not None or name != "random model")
     columns = {"value": control[:, 1:]}
     columns |= {name: end[:, 1:] for name, end in (("low", ends.low), ("high", ends.high)) if end is not None}
     return RankingCurves(
         {"measure": tuple(ENDS), "neurons": sizes}, values, np.tile(values[2], (3, 1)), interval.low, interval.high,
         interval.resampled, found.provenance("neurons.evaluation", {**told, "score": "accuracy"}, seed),
         {
-            "whole": Table({"measure": ("accuracy", *CONTROLS)}, {"value": np.r_[whole[:1], control[:, 0]]}),
-            "controls": Table({"measure": CONTROLS, "neurons": sizes}, columns),
+            "whole": Table({"measure": ("accuracy", *names)}, {"value": np.r_[whole[:1], control[:, 0]]}),
+            "controls": Table({"measure": names, "neurons": sizes}, columns),
         },
     )  # fmt: skip
 
 
 def _controls(accuracy: Array) -> Array:
-    """The controls [3, numbers] of the accuracies [3, numbers, 1 + classes] of majority, control task and probe."""
-    sure, control, real = accuracy[..., 0]
-    return np.stack([sure, control, real - control])
+    """The controls of the accuracies [kinds, numbers, 1 + classes]: the last, of the probe, becomes its selectivity."""
+    *beside, control, real = accuracy[..., 0]
+    return np.stack([*beside, control, real - control])

@@ -104,9 +104,19 @@ def warn_of_few(classes: Sequence[str], counts: Array, dimensions: int) -> None:
     short = int((np.asarray(counts) < dimensions).sum())
     if short:
         warnings.warn(
-            f"{short} of {len(classes)} classes have fewer words to learn from than the {dimensions:,} neurons that "
-            f"are read ({classes[few]!r} has {int(counts[few]):,}): the prior makes their variances smaller by n/(n + "
+            f"{short} of {len(classes)} classes have fewer words to learn from than there are neurons, {dimensions:,} "
+            f"({classes[few]!r} has {int(counts[few]):,}): the prior makes their variances smaller by n/(n + "
             "2d), so what is told of them is far off; give more text, or fewer sites.",
+            NeuronWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_still(count: int, usual: int, total: int) -> None:
+    """Warns where fewer neurons are chosen than is usual, because the others never change."""
+    if count < usual:
+        warnings.warn(
+            f"{count:,} of {total:,} neurons change with the text, so {count:,} are chosen, and not {usual:,}.",
             NeuronWarning,
             stacklevel=3,
         )

@@ -10,14 +10,14 @@ import numpy as np
 
 from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import OTHER, Concept, as_concept
-from pellucid.neurons.probing.class_gaussians import drawn, gaussians_of_sweep, warn_of_few
-from pellucid.neurons.probing.gaussian_choosing import MOST_HELD, Choosing, Chosen, chosen
+from pellucid.neurons.probing.class_gaussians import drawn, gaussians_of_sweep, warn_of_few, warn_of_still
+from pellucid.neurons.probing.gaussian_choosing import MOST_CHOSEN, MOST_HELD, Choosing, Chosen, chosen, that_change
 from pellucid.neurons.probing.gaussian_selection import select
 from pellucid.neurons.probing.gaussian_testing import MEASURES, Scores, guesses, of_twin, scored
 from pellucid.neurons.probing.intervals import over_folds
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.rows import MEMORY
-from pellucid.neurons.ranking import Ranking, overall_table
+from pellucid.neurons.ranking import Ranking, accuracy_table, overall_table
 from pellucid.neurons.sources import Sites
 from pellucid.results import Array, Provenance, Result, ResultError, Table
 from pellucid.uncertainty import GROUPS
@@ -53,13 +53,22 @@ class GaussianProbe(Result):
 
     def ranking(self) -> Ranking:
         """The neurons by the order of choice: 1 for the first, ½ for the second, 0 for those that were not chosen; the
-        mean over seeds. The sign is that of the class's mean activation less the overall mean.
+        mean over seeds. The sign is that of the class's mean activation less the overall mean. The table `accuracy`
+        has what all neurons chosen tell, and their controls.
         """
         table = self.table("means")
         folds = [[str(name) for name in names] for names in self.table("folds").columns["neuron"]]
         unit = str(self.provenance.arguments["unit"]).removesuffix("s")
-        return _by_place(folds, tuple(map(str, table.axes["neuron"])), tuple(map(str, table.axes["class"])),
+        made = _by_place(folds, tuple(map(str, table.axes["neuron"])), tuple(map(str, table.axes["class"])),
                          table.columns["away"], self.provenance, unit)  # fmt: skip
+        names = [str(name) for name in self.axes["measure"] if name != "information"]
+        places = [self.place("measure", name) for name in names]
+        low, high = (None if end is None else end[places, -1] for end in (self.low, self.high))
+        sure, guess = self.table("majority").columns["value"].tolist()
+        majority = {"accuracy": sure, "random model": sure, "control task": guess, "selectivity": sure - guess}
+        told = accuracy_table(names, self.values[places, -1], majority=np.array([majority[name] for name in names]),
+                              low=low, high=high)  # fmt: skip
+        return replace(made, tables={**made.tables, "accuracy": told})
 
 
 def _by_place(
@@ -101,10 +110,10 @@ def gaussian(
     concept: str | Concept,
     sites: Sites = None,
     random: Store | None = None,
-    count: int = 50,
+    count: int | None = None,
     by: str = "likelihood",
     held: int | None = None,
-    seeds: int = 1,
+    seeds: int = 3,
     test: float = 0.2,
     fewest: int = 20,
     seed: int = 0,
@@ -112,14 +121,15 @@ def gaussian(
     pooling: str = "mean",
     preset: str | None = None,
 ) -> GaussianProbe:
-    """Selects `count` neurons greedily by Gaussians of the classes, and tests every prefix of them.
+    """Selects `count` neurons (default: 50, or all that change) greedily by Gaussians of the classes, and tests every
+    prefix of them.
 
     Gaussians are fitted on nine tenths of the documents to learn from; of the other tenth, at most `held` words (2,000)
     decide which neuron is chosen, `by` likelihood, information or accuracy; each of `seeds` leaves out another tenth,
     and the first is tested, on documents for testing. Chance is the mean of five random orders of the neurons. With
     more neurons than have covariances that fit in memory, those that tell held-out words best alone are read. A store
     holds the model's random twin too, or `random` is a store of it; as many neurons are chosen there in the same way.
-    `preset="neurox"` fits and chooses, as that library does, on all words to learn from.
+    `preset="neurox"` fits and chooses, as that library does, on all words to learn from, and so once.
     """
     if preset not in (None, "neurox"):
         raise ResultError(f"There is no preset {preset!r}; there is 'neurox'.")
@@ -128,14 +138,18 @@ def gaussian(
     _refuse_sweep(source)
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, random=random, controlled=not of_arrays(source)) as found:
-        how = Choosing(count, by, held, seed, preset)
-        twin = of_twin(found, how)
+        how, seeds = Choosing(count, by, held, seed, preset), 1 if preset is not None else seeds
+        twin, total = of_twin(found, how), len(found.rows.names)
         others = [chosen(found, found.rows, fold, how).picked for fold in range(1, seeds)]
         first = chosen(found, found.rows, 0, how)
-        warn_of_few(found.data.classes, np.exp(first.made.prior) * first.learned.sum(), len(first.places))
-        told = {"preset": preset, "count": count, "by": by, "held": first.held, "test": test, "fewest": fewest,
-                "seeds": seeds, "read": len(first.places), "unit": found.data.unit}  # fmt: skip
-        return _result(found, first, [first.picked, *others], scored(found, first, twin, seed), told, seed)
+        first = first.shortened(min(map(len, [first.picked, *others])))  # in a fold fewer neurons may change
+        if count is None:
+            warn_of_still(len(first.picks), min(MOST_CHOSEN, total), total)
+        warn_of_few(found.data.classes, np.exp(first.made.prior) * first.learned.sum(), total)
+        told = {"preset": preset, "count": len(first.picks), "by": by, "held": first.held, "test": test,
+                "fewest": fewest, "seeds": seeds, "read": len(first.places), "unit": found.data.unit}  # fmt: skip
+        folds = [first.picked, *(each[: len(first.picks)] for each in others)]
+        return _result(found, first, folds, scored(found, first, twin, seed), told, seed)
 
 
 def _refuse_sweep(source: object) -> None:
@@ -156,7 +170,8 @@ def by_gaussians(
     sites: Sites = None,
     seed: int = 0,
     pooling: str = "mean",
-    count: int = 50,
+    count: int | None = None,
+    seeds: int = 3,
     fewest: int = 20,
 ) -> Ranking:
     """Neurons in the order in which Gaussians choose them, with the defaults of `gaussian`.
@@ -168,16 +183,20 @@ def by_gaussians(
 
     if not isinstance(source, Found):
         return gaussian(
-            source, corpus, concept=concept, sites=sites, seed=seed, pooling=pooling, count=count, fewest=fewest
-        ).ranking()
+            source, corpus, concept=concept, sites=sites, seed=seed, seeds=seeds, pooling=pooling, count=count,
+            fewest=fewest,
+        ).ranking()  # fmt: skip
     if corpus is not None:
         raise ResultError("A Found has its text already; give a corpus with a model only.")
     asked = as_concept(concept)
     made = gaussians_of_sweep(source, asked, sites, fewest=fewest)
     warn_of_few(made.classes, made.counts, len(made.neurons))
     rows, goals = drawn(made.gaussians, MOST_HELD, np.random.default_rng([seed, 3]))
-    picks = select(made.gaussians, rows, goals, min(count, len(made.neurons))).picks
-    means = made.gaussians.means
+    alive, means = len(that_change(made.gaussians)), made.gaussians.means
+    if count is None:
+        count = min(MOST_CHOSEN, alive)
+        warn_of_still(count, min(MOST_CHOSEN, len(made.neurons)), len(made.neurons))
+    picks = select(made.gaussians, rows, goals, count).picks
     told = {"concept": asked.name, "count": count, "fewest": fewest, "selected on": "words drawn from the Gaussians"}
     return _by_place(
         [[made.neurons[pick] for pick in picks]],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,11 +22,16 @@ MOST_HELD = 2000
 """Words that decide which neuron is chosen, unless another number is given."""
 
 
+MOST_CHOSEN = 50
+"""Neurons that are chosen where no number is given and as many change."""
+
+
 @dataclass(frozen=True)
 class Choosing:
-    """How neurons are chosen: how many, by which criterion, by how many held-out words."""
+    """How neurons are chosen: how many (None: `MOST_CHOSEN`, or all that change), by which criterion, by how many
+    held-out words."""
 
-    count: int
+    count: int | None
     by: str
     held: int | None
     seed: int
@@ -47,11 +52,16 @@ class Chosen:
     held: int
     dice: np.random.Generator
 
+    def shortened(self, count: int) -> Chosen:
+        """The same with the first so many neurons alone: what a greedy choice of as many gives."""
+        return replace(self, picks=self.picks[:count], picked=self.picked[:count], scores=self.scores[:count])
+
 
 def chosen(found: Material, rows: Rows, fold: int, how: Choosing, *, fewer: bool = False) -> Chosen:
     """The neurons of some rows of the material, the model's or its random twin's, that are chosen without a fold.
 
-    Where fewer neurons change than are to be chosen, these are all that are chosen, if `fewer` may be.
+    Where fewer neurons change than are to be chosen, these are all that are chosen, if `fewer` may be or no number was
+    given. The prior is that of all neurons, where memory lets only some be read too.
     """
     goals, classes = found.data.goals, len(found.data.classes)
     theirs = how.preset == "neurox"
@@ -62,9 +72,10 @@ def chosen(found: Material, rows: Rows, fold: int, how: Choosing, *, fewer: bool
     numbers = np.sort(dice.choice(numbers, min(most, len(numbers)), replace=False))
     asked, answers = rows.take(numbers), goals[numbers]
     lone = class_variances(rows, goals, learned, classes) if len(rows.names) > most_neurons(classes) else None
-    places = np.arange(len(rows.names)) if lone is None else those_that_fit(lone, asked, answers, how.count)
-    made = class_gaussians(some(rows, places), goals, learned, classes)
-    count = min(how.count, len(places), len(that_change(made)) if fewer else len(places))
+    wanted = how.count or min(MOST_CHOSEN, most_neurons(classes))
+    places = np.arange(len(rows.names)) if lone is None else those_that_fit(lone, asked, answers, wanted)
+    made = class_gaussians(some(rows, places), goals, learned, classes, dimensions=len(rows.names))
+    count = min(wanted, len(that_change(made))) if fewer or how.count is None else wanted
     picked = select(made, asked[:, places], answers, count, by=how.by) if count or not fewer else _NONE
     names = [rows.names[places[pick]] for pick in picked.picks]
     means = made.means if lone is None else lone.means

@@ -6,7 +6,9 @@ a subset needs its conditional mean and variance alone: both are kept for all ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,6 +22,8 @@ _ROWS = 128
 _AT_ONCE = 512
 """Neurons that are tried alone at a time."""
 _FLOOR = 1e-6
+HELD = 2 << 30
+"""Bytes of R, [classes, n, d], that are held; where it would take more, its rows are worked out anew at every step."""
 _CLOSE = 8
 """Neurons with the best scores in float32 whose scores are worked out again in float64."""
 
@@ -77,7 +81,7 @@ def select(gaussians: Gaussians, rows: Tensor, goals: Array, count: int, *, by: 
     _check(gaussians, rows, count, by)
     means, prior = torch.from_numpy(gaussians.means), torch.from_numpy(gaussians.prior)
     classes, d = means.shape
-    away = torch.stack([(rows.double() - means[z]).float() for z in range(classes)])  # R: [classes, n, d]
+    away = _away(rows, means) if 4 * classes * len(rows) * d <= HELD else None  # R: [classes, n, d]
     base = prior[:, None].expand(classes, len(rows)).clone()  # log p(class) + log p(chosen | class)
     spread = torch.from_numpy(np.einsum("zdd->zd", gaussians.covariances).copy())
     still = (spread <= 0).any(0).numpy()
@@ -90,14 +94,21 @@ def select(gaussians: Gaussians, rows: Tensor, goals: Array, count: int, *, by: 
         start = rows[:, torch.from_numpy(columns)].double() - means[:, None, columns]
         return start - torch.einsum("zkn,zkc->znc", owns[:, :step], factors[:, :step, columns])
 
+    def some(part: slice, step: int) -> Tensor:
+        """R of some rows in float32, [classes, rows, d]."""
+        if away is not None:
+            return away[:, part]
+        own = owns[:, :step, part].transpose(1, 2).float()
+        return torch.baddbmm(_away(rows[part], means), own, factors[:, :step].float(), alpha=-1)
+
     picks, scores = list[int](), list[float]()
     for step in range(count):
-        rough = _scores(away, base, spread, answers, prior, by)
+        rough = _scores(partial(some, step=step), base, spread, answers, prior, by)
         rough[still] = -np.inf
         rough[picks] = -np.inf
         close = np.sort(np.argsort(-rough, kind="stable")[: min(_CLOSE, alive - step)])
         columns = exact(close, step)
-        found = _scores(columns, base, spread[:, close], answers, prior, by)
+        found = _scores(partial(_rows_of, columns), base, spread[:, close], answers, prior, by)
         place = int(found.argmax())
         pick = int(close[place])
         picks.append(pick)
@@ -108,29 +119,45 @@ def select(gaussians: Gaussians, rows: Tensor, goals: Array, count: int, *, by: 
         factors[:, step] = column / size[:, None]
         owns[:, step] = columns[:, :, place] / size[:, None]
         base += -owns[:, step].square() / 2 - size.log()[:, None]
-        for z in range(classes):
+        for z in range(classes if away is not None else 0):
+            assert away is not None
             away[z].addr_(owns[z, step].float(), factors[z, step].float(), alpha=-1)
         spread = spread - factors[:, step].square()
     return Selection(np.array(picks), np.array(scores))
 
 
-def _scores(away: Tensor, base: Tensor, spread: Tensor, goals: Tensor, prior: Tensor, by: str) -> Array:
-    """The criterion with each neuron added, [d]: classes given the chosen neurons and this one; in R's precision."""
-    safe, dtype = spread.clamp(min=1e-300), away.dtype
-    height, inverse = (safe.log() / 2).to(dtype)[:, None], (0.5 / safe).to(dtype)[:, None]
-    total = torch.zeros(away.shape[2], dtype=torch.float64)
-    for start in range(0, away.shape[1], _ROWS):
+def _away(rows: Tensor, means: Tensor) -> Tensor:
+    """Rows [n, d] less the mean of each class in float32, [classes, n, d]."""
+    return torch.stack([(rows.double() - mean).float() for mean in means])
+
+
+def _rows_of(away: Tensor, part: slice) -> Tensor:
+    return away[:, part]
+
+
+def _scores(
+    away: Callable[[slice], Tensor], base: Tensor, spread: Tensor, goals: Tensor, prior: Tensor, by: str
+) -> Array:
+    """The criterion with each neuron added, [d]: classes given the chosen neurons and this one; in R's precision.
+
+    `away` gives R of some rows, [classes, rows, d].
+    """
+    safe = spread.clamp(min=1e-300)
+    height, inverse = (safe.log() / 2)[:, None], (0.5 / safe)[:, None]
+    total = torch.zeros(spread.shape[1], dtype=torch.float64)
+    for start in range(0, len(goals), _ROWS):
         part = slice(start, start + _ROWS)
-        logs = away[:, part].square()
-        logs *= -inverse
-        logs += base[:, part, None].to(dtype) - height
+        logs = away(part).square()
+        dtype = logs.dtype
+        logs *= -inverse.to(dtype)
+        logs += base[:, part, None].to(dtype) - height.to(dtype)
         answer = goals[part]
         if by == "accuracy":
             total += (logs.argmax(0) == answer[:, None]).double().sum(0)
             continue
         right = logs.gather(0, answer[None, :, None].expand(1, -1, logs.shape[2]))[0]
         total += (right - torch.logsumexp(logs, dim=0)).double().sum(0)
-    mean = total / away.shape[1]
+    mean = total / len(goals)
     return (mean + float(-(prior.exp() * prior).sum()) if by == "information" else mean).numpy()
 
 
@@ -146,8 +173,10 @@ def alone(gaussians: Gaussians, rows: Tensor, goals: Array) -> Array:
     found: list[Array] = []
     for start in range(0, means.shape[1], _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        away = torch.stack([(rows[:, part].double() - mean[part]).float() for mean in means])
-        found.append(_scores(away, base, spread[:, part], torch.from_numpy(goals), prior, "likelihood"))
+        away = _away(rows[:, part], means[:, part])
+        found.append(
+            _scores(partial(_rows_of, away), base, spread[:, part], torch.from_numpy(goals), prior, "likelihood")
+        )
     return np.where((spread <= 0).any(0).numpy(), -np.inf, np.concatenate(found))
 
 

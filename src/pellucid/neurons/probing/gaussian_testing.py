@@ -42,7 +42,7 @@ def scored(found: Material, first: Chosen, twin: Array | None, seed: int) -> Sco
     rows, own, orders = _orders(found.rows, first)
     labels = _control(found, seed)
     learnable, told_apart = _learnable(labels, first.learned)
-    control = class_gaussians(rows, learnable, first.learned, told_apart, dimensions=len(made.means[0]))
+    control = class_gaussians(rows, learnable, first.learned, told_apart, dimensions=len(found.rows.names))
     real, heart = (
         _tested(found, rows, each, orders, goals) for each, goals in ((own, data.goals), (control, learnable))
     )

@@ -132,16 +132,15 @@ def material(
     rows = StoreRows(store, _chosen(store, 0, reading.sites), memory=reading.memory)
     data, twin = labelled(store, concept, fewest=reading.fewest), None
     if random is not None:
-        _check_twin(store, random)
-        twin = StoreRows(random, _chosen(random, 0, reading.sites), memory=reading.memory)
+        number = _twin_in(random, store)
+        twin = StoreRows(random, _chosen(random, number, reading.sites), memory=reading.memory)
     elif controlled:
         number = random_twin(store.models, 0)
         if number is None:
             raise ResultError(
                 f"The store in {str(store.folder)!r} holds {listing(each.name for each in store.models)} and no "
                 "randomly initialised twin, without which a probe's accuracy means nothing: build it from both, "
-                "build_store([model, Model.random_like(model)], …), or give probe, forest or gaussian random=, a store "
-                "of the twin."
+                "build_store([model, Model.random_like(model)], …), or give random=, a store of the twin."
             )
         twin = StoreRows(store, _chosen(store, number, reading.sites), memory=reading.memory)
     if twin is not None and twin.names != rows.names:
@@ -164,16 +163,23 @@ def _chosen(store: Store, number: int, sites: Sites) -> tuple[str, ...]:
     return asked
 
 
-def _check_twin(store: Store, random: Store) -> None:
-    """Raises where a store given as the random twin's is not of the same words."""
+def _twin_in(random: Store, store: Store) -> int:
+    """The number of the random twin of a store's model in a store of it; raises where that has other words, or none.
+
+    A twin bears the mark of `Model.random_like`, and its sites are those of the model, with other weights.
+    """
     same = store.about["corpus"]["fingerprint"] == random.about["corpus"]["fingerprint"] is not None
     if not same or store.rows != random.rows:
         raise ResultError(
             f"{str(random.folder)!r} has {random.rows:,} rows of {random.about['corpus']['name']!r} and "
             f"{str(store.folder)!r} {store.rows:,} of {store.about['corpus']['name']!r}; build both from one corpus."
         )
-    if store.models[0].fingerprint == random.models[0].fingerprint:
+    own = store.models[0]
+    number = random_twin((own, *random.models), 0)
+    twin = None if number is None else random.models[number - 1]
+    if number is None or twin is None or twin.fingerprint == own.fingerprint or twin.sizes != own.sizes:
         raise ResultError(
-            f"{str(random.folder)!r} holds the same weights as {str(store.folder)!r}: a control needs a randomly "
-            "initialised model, Model.random_like(model)."
+            f"{str(random.folder)!r} holds {listing(each.name for each in random.models)}, and no randomly initialised "
+            f"twin of {own.name!r}: give random= a store of Model.random_like(model)."
         )
+    return number - 1

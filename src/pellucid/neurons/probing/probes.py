@@ -20,7 +20,7 @@ from pellucid.neurons.probing.intervals import accuracies, over_folds
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.rows import MEMORY, Rows
 from pellucid.neurons.probing.training import Fitted, Settings, Task, fit
-from pellucid.neurons.ranking import Ranking, overall_table
+from pellucid.neurons.ranking import Ranking, accuracy_table, overall_table
 from pellucid.neurons.sources import Sites
 from pellucid.results import Array, Provenance, Result, ResultError, Table
 from pellucid.uncertainty import GROUPS
@@ -59,12 +59,19 @@ class Probe(Result):
         return self.table("weights")
 
     def ranking(self) -> Ranking:
-        """The neurons by the weights of the probe; overall is Σ over classes of |weight|."""
-        return weight_ranking(self.tables, self.provenance)
+        """The neurons by the weights of the probe; overall is Σ over classes of |weight|.
+
+        The table `accuracy` has the probe's own accuracy, all classes together, and its controls.
+        """
+        assert self.null is not None
+        low, high = (None if end is None else end[:, 0] for end in (self.low, self.high))
+        names = [str(name) for name in self.axes["measure"]]
+        told = accuracy_table(names, self.values[:, 0], majority=self.null[:, 0], low=low, high=high)
+        return weight_ranking(self.tables, self.provenance, told)
 
 
-def weight_ranking(tables: Mapping[str, Table], origin: Provenance) -> Ranking:
-    """The ranking of the weights of a probe, from its tables `weights` and `neurons`."""
+def weight_ranking(tables: Mapping[str, Table], origin: Provenance, accuracy: Table) -> Ranking:
+    """The ranking of the weights of a probe, from its tables `weights` and `neurons`, with its `accuracy`."""
     table = tables["weights"]
     classes, neurons = table.axes["class"], table.axes["neuron"]
     chosen = [place for place, name in enumerate(classes) if name != OTHER]
@@ -82,7 +89,7 @@ def weight_ranking(tables: Mapping[str, Table], origin: Provenance) -> Ranking:
         resampled=unit,
         provenance=replace(origin, arguments={**told, "method": f"probe-{told['penalty']}"}),
         tables={"overall": overall_table([str(name) for name in neurons], each["score"], null=each["control"],
-                                         low=low, high=high)},
+                                         low=low, high=high), "accuracy": accuracy},
     )  # fmt: skip
 
 
@@ -116,8 +123,7 @@ def probe(
     `random` is a store of the twin), or a model, which reads the `corpus` beside its twin.
     """
     settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, batch=batch, seed=seed, device=device)
-    if not 1 <= seeds <= GROUPS:
-        raise ResultError(f"seeds={seeds} cannot be trained; use 1 to {GROUPS}: each leaves out another tenth.")
+    check_seeds(seeds)
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with Progress(progress) as shown, opened(source, corpus, concept, reading, random=random) as found:
         assert found.twin is not None
@@ -137,6 +143,12 @@ def penalties(penalty: str, l1: float, l2: float) -> tuple[float, float]:
     if penalty not in PENALTIES:
         raise ResultError(f"There is no penalty {penalty!r}; the penalties are {listing(PENALTIES)}.")
     return l1 if penalty in ("elastic", "l1") else 0.0, l2 if penalty in ("elastic", "l2") else 0.0
+
+
+def check_seeds(seeds: int) -> None:
+    """Raises where so many probes cannot each leave out another tenth of the documents."""
+    if not 1 <= seeds <= GROUPS:
+        raise ResultError(f"seeds={seeds} cannot be trained; use 1 to {GROUPS}: each leaves out another tenth.")
 
 
 def real_tasks(found: Material, seeds: int, columns: Array | None = None) -> list[Task]:
@@ -257,15 +269,30 @@ def _word_table(found: Material, counts: Array) -> Table:
     return Table({"class": found.data.classes}, {"learned": learned, "tested": counts.sum(axis=0).astype(np.int64)})
 
 
-def _of_arrays(source: Store, concept: str | Concept, sites: Sites, penalty: str, seed: int, seeds: int = 3) -> Ranking:
-    settings = Settings(*penalties(penalty, 1e-3, 1e-3), seed=seed)
+def _of_arrays(source: Store, concept: str | Concept, sites: Sites, settings: Settings, penalty: str,
+               seeds: int) -> Ranking:  # fmt: skip
+    check_seeds(seeds)
+    seed = settings.seed
     with opened(source, None, concept, Reading(sites, seed=seed), controlled=False) as found:
         tasks = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)]
         trained = fit(found.rows, tasks, len(found.data.classes), settings)
-        unit = found.data.unit.removesuffix("s")
+        unit, counts = found.data.unit.removesuffix("s"), tested_counts(found)
+        right = tested(found.rows, trained, tasks, found).reshape(2, seeds, *counts.shape)
+        values, interval = accuracies(right, counts, _alone, unit=unit)
+        sure, _ = accuracies(_guessed(found, tasks).reshape(right.shape), counts, _alone)
+        names = [name for name in MEASURES if name != "random model"]
+        accuracy = accuracy_table(names, values, majority=sure, low=interval.low, high=interval.high)
         told = {"penalty": penalty, **asdict(settings), "seeds": seeds,
                 "learned": over_folds(trained.weights[:seeds], unit=unit).resampled}  # fmt: skip
-        return weight_ranking(weight_tables(found, trained, seeds), found.provenance("neurons.probe", told, seed))
+        return weight_ranking(
+            weight_tables(found, trained, seeds), found.provenance("neurons.probe", told, seed), accuracy
+        )
+
+
+def _alone(accuracy: Array) -> Array:
+    """The measures [3] of the accuracies [2, seeds, 1 + classes] of probe and control task."""
+    real, control = accuracy.mean(axis=1)[:, 0]
+    return np.stack([real, control, real - control])
 
 
 def by_elastic_probe(
@@ -277,16 +304,20 @@ def by_elastic_probe(
     seed: int = 0,
     pooling: str = "mean",
     penalty: str = "elastic",
+    seeds: int = 3,
+    device: str = "cpu",
 ) -> Ranking:
     """Neurons by the weights of a probe with both penalties, trained with the defaults of `probe`.
 
     Arrays have no model and so no random twin; their weights stand beside those of the control task all the same.
     """
     if of_arrays(source):
-        return _of_arrays(source, concept, sites, penalty, seed)
+        settings = Settings(*penalties(penalty, 1e-3, 1e-3), seed=seed, device=device)
+        return _of_arrays(source, concept, sites, settings, penalty, seeds)
     found = probe(
-        source, corpus, concept=concept, sites=sites, seed=seed, penalty=penalty, pooling=pooling, progress=False
-    )
+        source, corpus, concept=concept, sites=sites, seed=seed, seeds=seeds, penalty=penalty, pooling=pooling,
+        device=device, progress=False,
+    )  # fmt: skip
     return found.ranking()
 
 

@@ -38,10 +38,11 @@ class Size:
 
     Sentences that neurons are ranked on and judged on (`read` of each), and that the model itself runs on without
     neurons (`modelled`); sites of the stream (`layers`), of those the ones on which rankings are compared
-    (`compared`), and blocks whose sub-layers are (`blocks`). Probes: at most `epochs`, `seeds` each; `draws` of random
-    neurons, and `shuffles` of all neurons, each of which gives three sets of random ones; `parts` of the documents that
-    rankings are made of again; `groups` of them that the model runs on; `held` words decide what Gaussians choose;
-    classes have at least `fewest` words.
+    (`compared`), and blocks whose sub-layers are (`blocks`). Probes: at most `epochs`, `seeds` each, and `curves` where
+    few neurons are judged; forests learn from at most `grown` words; neurons are ablated one by one on `ablated`
+    sentences (0: they are not). `draws` of random neurons, and `shuffles` of all neurons, each of which gives three
+    sets of random ones; `parts` of the documents that rankings are made of again; `groups` of them that the model runs
+    on; `held` words decide what Gaussians choose; classes have at least `fewest` words.
     """
 
     read: int
@@ -51,6 +52,9 @@ class Size:
     blocks: int = 3
     epochs: int = 30
     seeds: int = 2
+    curves: int = 1
+    grown: int = 2000
+    ablated: int = 24
     draws: int = 3
     shuffles: int = 2
     parts: int = 5
@@ -70,18 +74,80 @@ class Scale:
 
 
 SCALES = {
-    "full": Scale("full", "The whole study.", Size(1000, 300), Size(240, 16, layers=6, draws=2, parts=4, groups=4)),
+    "full": Scale(
+        "full", "The whole study.", Size(1000, 300), Size(240, 16, layers=6, ablated=0, draws=2, parts=4, groups=4)
+    ),
     "quick": Scale(
         "quick",
         "Small samples, to see the picture within a minute: wide intervals.",
-        Size(120, 12, 3, compared=2, blocks=2, epochs=8, draws=1, shuffles=1, parts=3, groups=2, held=200, fewest=12),
-        Size(60, 8, 3, compared=1, blocks=1, epochs=8, draws=1, shuffles=1, parts=3, groups=2, held=200, fewest=12),
+        Size(
+            120,
+            12,
+            3,
+            compared=2,
+            blocks=2,
+            epochs=8,
+            grown=500,
+            ablated=6,
+            draws=1,
+            shuffles=1,
+            parts=3,
+            groups=2,
+            held=200,
+            fewest=12,
+        ),
+        Size(
+            60,
+            8,
+            3,
+            compared=1,
+            blocks=1,
+            epochs=8,
+            grown=500,
+            ablated=0,
+            draws=1,
+            shuffles=1,
+            parts=3,
+            groups=2,
+            held=200,
+            fewest=12,
+        ),
     ),
     "smoke": Scale(
         "smoke",
         "Few generated sentences, to see that everything works: no number of this page means much.",
-        Size(48, 6, 2, compared=1, blocks=1, epochs=3, draws=1, shuffles=1, parts=3, groups=2, held=100, fewest=8),
-        Size(40, 4, 2, compared=1, blocks=1, epochs=4, draws=1, shuffles=1, parts=3, groups=2, held=100, fewest=8),
+        Size(
+            48,
+            6,
+            2,
+            compared=1,
+            blocks=1,
+            epochs=3,
+            grown=200,
+            ablated=4,
+            draws=1,
+            shuffles=1,
+            parts=3,
+            groups=2,
+            held=100,
+            fewest=8,
+        ),
+        Size(
+            40,
+            4,
+            2,
+            compared=1,
+            blocks=1,
+            epochs=4,
+            grown=200,
+            ablated=0,
+            draws=1,
+            shuffles=1,
+            parts=3,
+            groups=2,
+            held=100,
+            fewest=8,
+        ),
     ),
 }
 

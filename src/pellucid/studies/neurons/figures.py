@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -85,9 +86,10 @@ def classes(cases: Sequence[Case]) -> Figure:
 
 def faithful(cases: Sequence[Case]) -> Figure:
     """What a probe reads from the first neurons of every ranking above random ones."""
-    cells = np.array([[_gain(case, method) for case in cases] for method in METHODS])
+    made = {name: told for name, told in METHODS.items() if any(name in case.methods for case in cases)}
+    cells = np.array([[_gain(case, method) for case in cases] for method in made])
     return views.signed_maps(
-        {"": (list(METHODS.values()), [case.model for case in cases], cells)},
+        {"": (list(made.values()), [case.model for case in cases], cells)},
         title="What a probe tells from the first 5% of the neurons alone, less as many at random",
         label="difference of accuracies",
         across="model",
@@ -96,5 +98,7 @@ def faithful(cases: Sequence[Case]) -> Figure:
 
 
 def _gain(case: Case, method: str) -> float:
+    if method not in case.methods:
+        return math.nan
     first, _ = faithful_in_probe(case, method)
     return first.value - first.chance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from pellucid import neurons
 from pellucid.collect.store import Store
-from pellucid.neurons import Ranking
+from pellucid.neurons import Ranking, RankingCurves
 from pellucid.neurons.probing.material import Reading, kept
 from pellucid.neurons.ranking import overall_table
 from pellucid.studies import rules
@@ -44,14 +45,17 @@ class Measuring:
         self.numbers: dict[str, Number] = {}
         sites = [*opened.stream, *opened.inner]
         self.ranked = kept(opened.model, opened.ranked, folder / "ranked", Reading(sites, seed=seed), True)
-        self.judged = kept(opened.model, opened.judged, folder / "judged", Reading(list(opened.stream)), False)
+        self.judged = kept(
+            opened.model, opened.judged, folder / "judged", Reading(list(opened.stream), seed=seed), True
+        )
+        self.device = str(opened.model.device)
 
     def layers(self, concept: str) -> None:
         """A probe of a concept on every site of the stream, with its controls."""
         found = [
             neurons.per_layer(
-                self.ranked, concept=self.opened.concepts[concept], sites=site, epochs=self.size.epochs,
-                fewest=self.size.fewest, seed=self.seed,
+                self.ranked, concept=self.opened.concepts[concept], sites=site, seeds=self.size.seeds,
+                epochs=self.size.epochs, fewest=self.size.fewest, seed=self.seed, device=self.device,
             )
             for site in self.opened.stream
         ]  # fmt: skip
@@ -64,9 +68,12 @@ class Measuring:
         counts = sorted({max(1, round(share * total)) for share in SHARES})
         anew = neurons.trained_anew(
             self.judged, ranking, concept=self.opened.concepts[concept], sites=list(self.opened.stream), counts=counts,
-            draws=self.size.draws, epochs=self.size.epochs, fewest=self.size.fewest, seed=self.seed,
+            draws=self.size.draws, seeds=self.size.curves, epochs=self.size.epochs, fewest=self.size.fewest,
+            seed=self.seed, device=self.device,
         )  # fmt: skip
         self.grids[f"anew {concept}"] = Grid.of(anew)
+        self.grids[f"beside {concept}"] = beside(anew)
+        self.grids[f"smallest {concept}"] = smallest(anew)
         self.numbers[f"whole {concept}"] = _whole(anew)
         first = first_of(total)
         self.grids[f"where {concept}"] = Grid.of(neurons.distribution(ranking, first, seed=self.seed))
@@ -85,7 +92,8 @@ class Measuring:
             shuffled = replace(ranking, tables={**ranking.tables, "overall": overall_table(names, score, null=None)})
             anew = neurons.trained_anew(
                 self.judged, shuffled, concept=self.opened.concepts["pos"], sites=list(self.opened.stream),
-                counts=(count,), draws=1, epochs=self.size.epochs, fewest=self.size.fewest, seed=self.seed,
+                counts=(count,), within=None, draws=1, seeds=self.size.curves, epochs=self.size.epochs,
+                fewest=self.size.fewest, seed=self.seed, device=self.device,
             )  # fmt: skip
             found += anew.values[:, 0].tolist()
         self.grids["draws pos"] = Grid((str(count),), tuple(range(len(found))), np.array([found]))
@@ -109,19 +117,33 @@ class Measuring:
         self.numbers["hidden units"] = rules.survivors(len(hidden), int(hidden.sum()), first, found)
 
     def rankings(self) -> dict[str, Ranking]:
-        """All rankings of the neurons at the sites that are compared."""
+        """All rankings of the neurons at the sites that are compared.
+
+        Forests need scikit-learn. Ablation removes every neuron by itself, so it reads few sentences, and needs a task.
+        """
         concept, sites = self.opened.concepts["pos"], list(self.opened.compared)
         found = neurons.rank(self.ranked, concept=concept, methods=STREAMED, sites=sites, seed=self.seed)
         found["probe"] = self._probe(self.ranked, "pos", self.opened.compared, keep=False)
         count = first_of(len(found["probe"].neurons))
         chosen = neurons.gaussian(
-            self.ranked, concept=concept, sites=sites, count=count, held=self.size.held, fewest=self.size.fewest,
-            seed=self.seed,
+            self.ranked, concept=concept, sites=sites, count=count, held=self.size.held, seeds=self.size.curves,
+            fewest=self.size.fewest, seed=self.seed,
         )  # fmt: skip
         found["gaussian"] = chosen.ranking()
+        if find_spec("sklearn") is not None:
+            found["forest"] = neurons.forest(
+                self.ranked, concept=concept, sites=sites, seeds=self.size.curves, rows=self.size.grown,
+                fewest=self.size.fewest, seed=self.seed,
+            )  # fmt: skip
+        voted = neurons.vote(found)
+        if self.opened.task is not None and self.size.ablated:
+            found["ablation"] = neurons.ablation(
+                self.opened.model, sampled(self.opened.ranked, self.size.ablated), self.opened.task, sites=sites,
+                replacement="mean", seed=self.seed, progress=False,
+            )  # fmt: skip
         self.grids["experts"] = experts(found["precision"])
         self.grids["agreement"] = Grid.of(neurons.agreement(found, k=count))
-        return {**found, "vote": neurons.vote(found)}
+        return {**found, "vote": voted}
 
     def kept_in_probe(self, rankings: dict[str, Ranking]) -> None:
         """A probe's accuracy with the first, last and random neurons of every ranking alone, all others at their
@@ -129,10 +151,11 @@ class Measuring:
         for method, ranking in rankings.items():
             found = neurons.ablated_in_probe(
                 self.judged, ranking, concept=self.opened.concepts["pos"], sites=list(self.opened.compared),
-                counts=_kept(len(ranking.neurons)), keep=True, draws=self.size.draws, epochs=self.size.epochs,
-                fewest=self.size.fewest, seed=self.seed,
+                counts=_kept(len(ranking.neurons)), keep=True, draws=self.size.draws, seeds=self.size.curves,
+                epochs=self.size.epochs, fewest=self.size.fewest, seed=self.seed, device=self.device,
             )  # fmt: skip
             self.grids[f"in probe {method}"] = Grid.of(found)
+            self.grids["beside in probe"] = beside(found)
             self.numbers["whole in probe"] = _whole(found)
 
     def removed_in_model(self, rankings: dict[str, Ranking]) -> None:
@@ -183,7 +206,7 @@ class Measuring:
     def _probe(self, store: Store, concept: str, sites: Sequence[str], *, keep: bool = True) -> Ranking:
         found = neurons.probe(
             store, concept=self.opened.concepts[concept], sites=list(sites), seeds=self.size.seeds,
-            epochs=self.size.epochs, fewest=self.size.fewest, seed=self.seed, progress=False,
+            epochs=self.size.epochs, fewest=self.size.fewest, seed=self.seed, device=self.device, progress=False,
         )  # fmt: skip
         if keep:
             self.grids[f"probe {concept}"] = Grid.of(found)
@@ -207,6 +230,21 @@ def _kept(total: int) -> tuple[int, ...]:
 def _whole(found: Any) -> Number:
     """The score of all neurons."""
     return Number(float(found.table("whole").columns["value"][0]), float("nan"))
+
+
+def beside(found: RankingCurves) -> Grid:
+    """The controls of the probes of a ranking's first neurons, [control, neurons], and of all neurons, the last
+    column."""
+    part, whole = found.table("controls"), found.table("whole")
+    last = whole.columns["value"][1:, None]
+    values = np.concatenate([part.columns["value"], last], axis=1)
+    return Grid(tuple(map(str, part.axes["measure"])), (*part.axes["neurons"], "all"), values)
+
+
+def smallest(found: RankingCurves) -> Grid:
+    """The smallest sets that are enough, [column, within]: chosen on documents to learn from, accuracies on others."""
+    table = found.table("smallest")
+    return Grid(tuple(table.columns), table.axes["within"], np.stack([*map(np.float64, table.columns.values())]))
 
 
 def depth_of(ranking: Ranking, first: int, sites: Sequence[str]) -> Number:

@@ -92,7 +92,8 @@ def _sets(sheet: Sheet, cases: Study) -> None:
     sheet.table(
         ("model", "concept", "neurons", "accuracy of all", "within 1%", "within 2%", "within 5%"),
         rows.smallest_rows(cases),
-        caption="The smallest of the sets tried that is enough: first neurons of a probe trained on other documents",
+        caption="The smallest set of a probe's first neurons that is enough, and its accuracy: chosen by a fold of the "
+        "documents to learn from, tested on others",
         name="smallest",
         right=("neurons", "accuracy of all", "within 1%", "within 2%", "within 5%"),
     )
@@ -102,11 +103,21 @@ def _sets(sheet: Sheet, cases: Study) -> None:
             f"reach {case.numbers['whole pos'].value:.1%}."
         )
         sheet.figure(figures.sets(case, "pos"), name=f"sets-{case.name}", caption=caption, alt=caption)
-    columns = ("neurons", "share", "first", "95% interval", "random", "last", "kept of all")
+    beside = ("most frequent class", "random model", "control task")
+    sheet.table(
+        ("model", "concept", "accuracy of all", *beside),
+        rows.control_rows(cases),
+        caption="The probes that few neurons are judged by, with all neurons that they read, beside their controls",
+        name="set-controls",
+        right=("accuracy of all", *beside),
+        fold="The controls of these probes",
+    )
+    columns = ("neurons", "share", "first", "95% interval", "random", "last", "kept of all", *beside)
     sheet.table(
         ("model", "concept", *columns),
         rows.set_rows(cases),
-        caption="Accuracy of probes of few neurons",
+        caption="Accuracy of probes of few neurons (one probe of each set: other seeds leave out other documents); "
+        "random model: as many of its neurons, drawn at random",
         name="sets",
         right=columns,
         fold="Every number of these figures",
@@ -156,7 +167,7 @@ def _classes(sheet: Sheet, cases: Study) -> None:
 
 
 def _methods(sheet: Sheet, cases: Study) -> None:
-    caption = "Rankings by seven methods, made on other documents, beside random neurons."
+    caption = "Rankings by several methods, made on other documents, beside random neurons."
     sheet.figure(figures.faithful(cases), name="faithful", caption=caption, alt=caption)
     columns = ("probe: first", "95% interval", "last", "random")
     beside = ("model: first less random", "its interval", "last less random")

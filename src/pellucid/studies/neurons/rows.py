@@ -16,6 +16,8 @@ from pellucid.studies.neurons.verdicts import CLOSED
 from pellucid.studies.rules import Number
 
 Rows = list[tuple[str | int | Cell, ...]]
+BESIDE = ("majority", "random model", "control task")
+"""Controls that stand beside probes of few neurons."""
 NO_TASK = (
     "it has no language-modelling or tagging head, only the vectors of words, so that there is no answer of its own "
     "that removing neurons could make worse; its rankings are judged by a probe alone."
@@ -79,24 +81,46 @@ def set_rows(cases: Sequence[Case]) -> Rows:
                 first, last, random = (grid.at(end, count) for end in ("top", "bottom", "random"))
                 rows.append(
                     (case.model, told, int(count), per_cent(int(count) / case.neurons), per_cent(first.value),
-                     bounds(first), per_cent(random.value), per_cent(last.value), per_cent(first.value / whole))
+                     bounds(first), per_cent(random.value), per_cent(last.value), per_cent(first.value / whole),
+                     *_beside(case, concept, count))
                 )  # fmt: skip
     return rows
 
 
+def _beside(case: Case, concept: str, count: int | str) -> list[str | Cell]:
+    """Majority, random model and control task of a probe of so many first neurons, where they were computed."""
+    grid = case.grids.get(f"beside {concept}")
+    return ["–" if grid is None else per_cent(grid.at(row, count).value) for row in BESIDE]
+
+
+def control_rows(cases: Sequence[Case]) -> Rows:
+    """The probes that few neurons are judged by, with all neurons that they read, and their controls."""
+    rows: Rows = []
+    for case in cases:
+        kinds = {**CONCEPTS, "in probe": "rankings compared (part of speech)"}
+        for name, told in kinds.items():
+            if f"beside {name}" in case.grids:
+                rows.append((case.model, told, per_cent(case.numbers[f"whole {name}"].value),
+                             *_beside(case, name, "all")))  # fmt: skip
+    return rows
+
+
 def smallest_rows(cases: Sequence[Case]) -> Rows:
-    """The smallest of the sets tried whose probe is within 1, 2 and 5 per cent of the accuracy of all neurons."""
+    """The smallest sets whose probe is within 1, 2 and 5 per cent of the accuracy of all neurons, with what it reaches.
+
+    They are chosen on documents to learn from, and their accuracy is that on documents for testing; numbers of format 1
+    have none.
+    """
     rows: Rows = []
     for case in cases:
         for concept, told in CONCEPTS.items():
-            grid, whole = case.grids[f"anew {concept}"], case.numbers[f"whole {concept}"].value
-            found = [
-                next((int(count) for count in grid.columns if grid.at("top", count).value >= (1 - less) * whole), None)
-                for less in (0.01, 0.02, 0.05)
-            ]
-            cells = ["more than half" if count is None else f"{count:,} ({share(count / case.neurons)})"
-                     for count in found]  # fmt: skip
-            rows.append((case.model, told, case.neurons, per_cent(whole), *cells))
+            grid = case.grids.get(f"smallest {concept}")
+            if grid is None:
+                rows.append((case.model, told, case.neurons, *("–",) * 4))
+                continue
+            cells = [f"{int(count):,} ({share(count / case.neurons)}): {share(accuracy)}"
+                     for count, accuracy in zip(grid.row("neurons"), grid.row("accuracy"), strict=True)]  # fmt: skip
+            rows.append((case.model, told, case.neurons, per_cent(float(grid.row("all neurons")[0])), *cells))
     return rows
 
 
@@ -134,7 +158,7 @@ def faithful_rows(cases: Sequence[Case]) -> Rows:
     rows: Rows = []
     for case in cases:
         tagger = case.facts["task"] == "tagger"
-        for method, told in METHODS.items():
+        for method, told in case.methods.items():
             first, last = faithful_in_probe(case, method)
             found = faithful_in_model(case, method)
             lost: tuple[str | Cell, ...] = ("no task", "", "")
@@ -167,9 +191,12 @@ def task_rows(cases: Sequence[Case]) -> Rows:
 def agreement_rows(cases: Sequence[Case]) -> Rows:
     """How far every two rankings agree, in every model."""
     rows: Rows = []
-    for one, other in combinations([name for name in METHODS if name != "vote"], 2):
-        cells = [case.grids["agreement"].at(one, other).value for case in cases]
-        rows.append((METHODS[one], METHODS[other], *(Cell(f"{value:.2f}", value) for value in cells)))
+    grids = [case.grids["agreement"] for case in cases]
+    made = [name for name in METHODS if any(name in grid.rows for grid in grids)]
+    for one, other in combinations(made, 2):
+        cells = [grid.at(one, other).value if {one, other} <= {*grid.rows} else math.nan for grid in grids]
+        shown = ("–" if math.isnan(value) else Cell(f"{value:.2f}", value) for value in cells)
+        rows.append((METHODS[one], METHODS[other], *shown))
     chance = [case.grids["agreement"].at("probeless", "iou").chance for case in cases]
     rows.append(("two random orders", "", *(Cell(f"{value:.2f}", value) for value in chance)))
     return rows

@@ -65,6 +65,8 @@ def _told(model: str, scale: str, asked: Asked) -> dict[str, Any]:
 
 def _check_same(found: Case, model: str, scale: str, asked: Asked, place: Path) -> None:
     before, now = found.facts["asked"], _told(model, scale, asked)
+    if any(f"smallest {concept}" not in found.grids for concept in CONCEPTS):
+        raise StudyError(f"{str(place)!r} was computed by an older Pellucid; give another --runs, or remove the file.")
     other = [name for name in now if before.get(name) != now[name]]
     if other:
         raise StudyError(

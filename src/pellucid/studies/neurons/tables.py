@@ -17,7 +17,8 @@ from pellucid.studies.claims import StudyError
 from pellucid.studies.rules import Number
 
 Array = np.ndarray[Any, Any]
-FORMAT = 1
+FORMAT = 2
+"""Since 2 the smallest sets are chosen on documents to learn from, and probes of few neurons have their controls."""
 STUDY = "neurons"
 CONCEPTS = {"pos": "part of speech", "number": "number", "relation": "syntactic relation"}
 """What is told from neurons, and what it is called; the corpus decides by which label."""
@@ -28,9 +29,11 @@ METHODS = {
     "precision": "average precision",
     "probe": "weights of a probe",
     "gaussian": "Gaussians",
-    "vote": "a vote of all (Borda)",
+    "forest": "random forests",
+    "ablation": "ablation one by one",
+    "vote": "a vote of all but ablation (Borda)",
 }
-"""The rankings that are compared, by name."""
+"""The rankings that are compared, by name; forests need scikit-learn, and ablation a task of the model's own."""
 STREAMED = ("probeless", "selectivity", "iou", "precision")
 """Those of them that need one pass and nothing learned."""
 UNORDERED = frozenset({"gaussian"})
@@ -97,10 +100,11 @@ class Case:
     """All numbers of one model: facts (the model, texts, sizes), grids and single numbers, by name.
 
     Grids: `layers CONCEPT` and `probe CONCEPT` (accuracy and controls), `anew CONCEPT` (probes of the first neurons
-    alone), `draws pos` (the same of sets of random neurons), `where CONCEPT` and `sub-layers` (first neurons by site),
-    `spread` (neurons that each class takes), `polysemy`, `in probe METHOD` (the first neurons alone), `loss METHOD` and
-    `accuracy METHOD` of the model's own task (without them, by document group), the same of `class CLASS`, `agreement`,
-    `stability METHOD`, `experts`.
+    alone), `beside CONCEPT` (their controls) and `smallest CONCEPT` (the smallest sets that are enough), `draws pos`
+    (probes of sets of random neurons), `where CONCEPT` and `sub-layers` (first neurons by site), `spread` (neurons that
+    each class takes), `polysemy`, `in probe METHOD` (the first neurons alone; `beside in probe`: controls), `loss
+    METHOD` and `accuracy METHOD` of the model's own task (without them, by document group), the same of `class CLASS`,
+    `agreement`, `stability METHOD`, `experts`.
     """
 
     name: str
@@ -117,6 +121,11 @@ class Case:
     def neurons(self) -> int:
         """How many neurons of the stream were read."""
         return int(self.facts["neurons"]["stream"])
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """The rankings that were made, and what they are called."""
+        return {name: told for name, told in METHODS.items() if f"in probe {name}" in self.grids}
 
     @property
     def causal(self) -> bool:
