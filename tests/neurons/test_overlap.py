@@ -268,7 +268,7 @@ def test_many_classes_have_nearly_the_interval_of_each_alone(ranked):
 
 
 def tied_rows(seed: int, n: int) -> tuple[np.ndarray, np.ndarray, Binned]:
-    """Rows with equal values: silent for a share of words, constant, of a few values, and a narrow peak without ties."""
+    """Rows with equal values: silent for a share of words, constant, of few values, and a peak without ties."""
     dice = np.random.default_rng(seed)
     codes = dice.choice(3, n, p=[0.1, 0.3, 0.6])
     silent = [np.maximum(dice.normal(size=n) - shift + (codes == 0), 0) for shift in (-1, 0, 0.5, 1, 2, 3, 4)]
