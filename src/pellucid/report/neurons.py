@@ -59,9 +59,8 @@ def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
     for neuron in result.order()[:LISTED]:
         place = result.place("neuron", neuron)
         told = [_cell(float(part[place])) if part.dtype.kind == "f" else str(part[place]) for part in columns.values()]
-        best = int(np.abs(result.values[:, place]).argmax())
-        sign = "fires for" if result.values[best, place] >= 0 else "is silent for"
-        carried = [f"{sign} {result.classes[best]}"] if result.concept else []
+        best, score = result.best_class(neuron)
+        carried = [f"{'fires for' if score >= 0 else 'is silent for'} {best}"] if result.concept else []
         rows.append((Cell(element("code", neuron), neuron), *told, *carried))
     found = " and what they are found in" if "matches" in result.tables else ""
     sheet.table(
@@ -173,12 +172,10 @@ def _places(sheet: Sheet, rankings: Mapping[str, Ranking], neuron: str, stem: st
         if neuron not in ranking.neurons:
             continue
         place = ranking.place("neuron", neuron)
-        best = int(np.abs(ranking.values[:, place]).argmax())
+        best, score = ranking.best_class(neuron)
         rank = int((np.abs(ranking.overall.columns["score"]) > abs(ranking.overall.columns["score"][place])).sum()) + 1
-        null = "" if ranking.null is None else _cell(float(ranking.null[best, place]))
-        score = float(ranking.values[best, place])
-        rows.append((ranking.method, Cell(f"{rank:,} of {len(ranking.neurons):,}", rank), ranking.classes[best],
-                     _cell(score), null))  # fmt: skip
+        null = "" if ranking.null is None else _cell(float(ranking.null[ranking.place("class", best), place]))
+        rows.append((ranking.method, Cell(f"{rank:,} of {len(ranking.neurons):,}", rank), best, _cell(score), null))
     right = ["place", "score", "chance"]
     sheet.table(["ranking", "place", "best class", "score", "chance"], rows, caption="Its place in the rankings.",
                 name=f"{stem}_places", right=right)  # fmt: skip
