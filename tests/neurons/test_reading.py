@@ -152,5 +152,5 @@ def test_classes_have_the_distance_of_selectivity():
     values, every = np.array([[1.0], [1.0], [-1.0], [-1.0]]), np.zeros(4, dtype=np.int64)
     rest = tuple("AABB"), every, every, np.arange(4), every, every, sentences
     same = Traced(("a",), values, values, *rest)
-    found = class_rows(same, Concept.label("label"))
+    found = class_rows(same, [Concept.label("label")])
     assert found.columns["d′"][0] == -found.columns["d′"][1] > 1e3

@@ -114,11 +114,16 @@ def histograms(data: Traced) -> Table:
     return Table(axes, {"count": np.array(counts), "from": np.array(lower), "to": np.array(upper)})
 
 
-def class_rows(data: Traced, concept: Concept) -> Table:
+def class_rows(data: Traced, concepts: Sequence[Concept]) -> Table:
     """Mean z of every class, how far it lies from all other words (d′), and the size of d′ by chance, by neuron.
 
     d′ and chance are those of `selectivity`.
     """
+    rows = [row for concept in concepts for row in _of_concept(data, concept)]
+    return _rows(("neuron", "concept", "class", "words", "mean z", "d′", "chance"), rows)
+
+
+def _of_concept(data: Traced, concept: Concept) -> list[tuple[Any, ...]]:
     ready = concept.prepared(data.sentences.values())
     known = {number: ready.of(sentence) for number, sentence in data.sentences.items()}
     places = zip(data.sentence.tolist(), data.position.tolist(), strict=True)
@@ -128,12 +133,12 @@ def class_rows(data: Traced, concept: Concept) -> Table:
     counts, means = np.array([len(each) for each in own]), np.array([each.mean(axis=0) for each in own])
     sums = ClassSums(tuple(classes), counts, means, np.array([each.var(axis=0) for each in own]))
     apart = [against_rest(sums, place) for place in range(len(classes))]
-    rows = [
-        (name, cls, int(counts[place]), float(means[place, unit]), float(apart[place][0][unit]), apart[place][1])
+    return [
+        (name, concept.name, cls, len(own[place]), float(means[place, unit]), float(apart[place][0][unit]),
+         apart[place][1])
         for unit, name in enumerate(data.neurons)
         for place, cls in enumerate(classes)
-    ]
-    return _rows(("neuron", "class", "words", "mean z", "d′", "chance"), rows)
+    ]  # fmt: skip
 
 
 def _rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:

@@ -21,6 +21,10 @@ EXPLANATION = "Which neurons carry the concept, how surely, and what chance and 
 LISTED, FIRSTS, LINES = 30, 4, 8
 """Neurons of a ranking that the page lists, and of each class, and contexts that it shows of each end."""
 _COLUMNS = {"score": "score", "chance": "null", "95% from": "low", "to": "high"}
+_NO_CLASSES = (
+    "For which classes it fires was not asked: add --concept upos, property:length, words:FILE or another to the "
+    "command; it may be repeated."
+)
 _DEEPEST = 4.0
 """Standard deviations at which the colour of a word is deepest."""
 
@@ -182,10 +186,12 @@ def _places(sheet: Sheet, rankings: Mapping[str, Ranking], neuron: str, stem: st
 
 
 def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
+    """Its means in the classes of one concept, or of each of several."""
     rows = sorted(reading.rows_of("classes", neuron), key=lambda row: -abs(row["d′"]))
+    several = len({row.get("concept") for row in rows}) > 1
     told: list[Row] = [
-        (row["class"], Cell(f"{row['words']:,}", row["words"]), _cell(row["mean z"]), _cell(row["d′"]),
-         *([_cell(row["chance"])] if "chance" in row else []))
+        (*([row["concept"]] if several else []), row["class"], Cell(f"{row['words']:,}", row["words"]),
+         _cell(row["mean z"]), _cell(row["d′"]), *([_cell(row["chance"])] if "chance" in row else []))
         for row in rows
     ]  # fmt: skip
     numbers = ["words", "mean z", "d′", *(["chance"] if "chance" in rows[0] else [])]
@@ -193,7 +199,8 @@ def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> No
         "Its mean in every class, and how far that lies from all other words (d′: in standard deviations; chance: its "
         "size when labels are dealt out at random)."
     )
-    sheet.table(["class", *numbers], told, caption=caption, name=f"{stem}_classes", right=numbers)
+    columns = [*(["concept"] if several else []), "class", *numbers]
+    sheet.table(columns, told, caption=caption, name=f"{stem}_classes", right=numbers)
 
 
 def _effects(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
@@ -291,6 +298,8 @@ def write_neurons(
             if not place:
                 sheet.result(reading, name="neuron_reading")
             show_neuron(sheet, reading, neuron, rankings)
+            if "classes" not in reading.tables:
+                sheet.note(_NO_CLASSES)
             written.append(Written.filled(neuron, "What it fires on, for which classes, and what it does.", sheet))
         corpus = reading.provenance.corpus
         about = f"Single neurons over {corpus['words']:,} words of {corpus['name']}."
