@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
+from pellucid.corpus import Corpus
 from pellucid.results import Result
 from tests.neurons import planted
 
@@ -102,8 +104,28 @@ def test_show_writes_a_page_with_every_neuron(cli, tagger, tmp_path):
         assert f">{name}</h2>" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert (tmp_path / "page" / "results" / "neuron_reading" / "result.json").is_file()
+    assert "was not asked" not in page
     code, out, _ = cli("neurons", "show", tagger, *CORPUS, "--neuron", "neurons.0:3", "--json")
     assert json.loads(out)["axes"]["neuron"] == ["neurons.0:3"]
+
+
+def test_show_tells_the_classes_of_several_concepts_and_how_to_ask_for_them(cli, tagger, tmp_path):
+    words = ("neurons", "show", tagger, *CORPUS, "--neuron", "neurons.0:3", "--sites", "neurons.0", "--effects", "0")
+    code, _, _ = cli(*words, "-o", tmp_path / "none")
+    assert code == 0
+    assert "was not asked: add --concept" in (tmp_path / "none" / "neurons.html").read_text(encoding="utf-8")
+    code, _, _ = cli(*words, "--concept", "upos", "--concept", "property:capital", "-o", tmp_path / "two")
+    assert code == 0
+    reading = Result.load(tmp_path / "two" / "results" / "neuron_reading")
+    capital = Counter(word[0].isupper() for sentence in Corpus.grammar(60, seed=3) for word in sentence.words)
+    told = reading.rows_of("classes", "neurons.0:3")
+    assert {row["concept"] for row in told} == {"upos", "capital"}
+    assert reading.provenance.arguments["concept"] == ["upos", "capital"]
+    mine = [row["words"] for row in told if row["concept"] == "capital"]
+    assert sorted(mine) == sorted(capital.values())
+    page = (tmp_path / "two" / "neurons.html").read_text(encoding="utf-8")
+    assert ">concept</th>" in page
+    assert "Ranking by probeless" in page
 
 
 @pytest.mark.parametrize(

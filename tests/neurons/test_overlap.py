@@ -265,3 +265,54 @@ def test_many_classes_have_nearly_the_interval_of_each_alone(ranked):
     assert np.median(np.abs(width[real] / expected[real] - 1)) < 0.25
     assert (whole.low <= whole.values + 1e-12).all()
     assert (whole.values <= whole.high + 1e-12).all()
+
+
+def tied_rows(seed: int, n: int) -> tuple[np.ndarray, np.ndarray, Binned]:
+    """Rows with equal values: silent for a share of words, constant, of few values, and a peak without ties."""
+    dice = np.random.default_rng(seed)
+    codes = dice.choice(3, n, p=[0.1, 0.3, 0.6])
+    silent = [np.maximum(dice.normal(size=n) - shift + (codes == 0), 0) for shift in (-1, 0, 0.5, 1, 2, 3, 4)]
+    rest = [np.zeros(n), np.full(n, 0.3), -silent[3], dice.integers(0, 3, n), dice.normal(size=n) * 1e-3,
+            np.where(dice.random(n) < 0.03, 2.0, 0.0), dice.normal(size=n)]  # fmt: skip
+    rows = np.stack([*silent, *rest], axis=1).astype(np.float64)
+    centre = np.median(rows, axis=0)
+    away = np.abs(rows - centre)
+    scale = 1.4826 * np.median(away, axis=0)
+    for instead in (away.mean(0), 1e-3 * np.abs(centre), np.ones_like(centre)):  # as class histograms choose it
+        scale = np.where(scale > 1e-6 * np.abs(centre), scale, instead)
+    u = 2 * np.arange(1, 64) / 64 - 1
+    edges = centre[:, None] + scale[:, None] * (u / (1 - np.abs(u)))
+    bins = [np.searchsorted(edges[unit], rows[:, unit], side="right") for unit in range(rows.shape[1])]
+    hist = np.array([[np.bincount(each[codes == z], minlength=64) for each in bins] for z in range(3)])
+    return rows, codes, Binned(("a", "b", "other"), hist, edges)
+
+
+TIED = [Cut(0.95, None, "both"), Cut(0.5, None, "upper"), Cut(0.0, None, "both"), Cut(None, 0.0, "both"),
+        Cut(None, 0.0, "upper"), Cut(None, 0.3, "both"), Cut(None, 0.2, "upper"), Cut(None, 1.0, "both")]  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", TIED, ids=str)
+def test_the_error_covers_neurons_with_equal_values(cut):
+    for seed, n in enumerate((50, 400, 3000)):
+        rows, codes, data = tied_rows(seed, n)
+        scores, error = binned_overlap(data, cut=cut)
+        exact = brute_iou(rows, codes, cut)
+        off = np.abs(np.abs(scores.signed) - np.abs(exact))
+        assert (off <= error + 1e-12).all()
+        same = np.ptp(rows, axis=0) == 0
+        assert np.array_equal(scores.signed[:, same], exact[:, same])
+        assert not error[:, same].any()
+        silent = (rows == 0).mean(axis=0) > 0.5
+        assert off[:, silent].max() < 0.02 + 8 / n, "equal values are at one side of the threshold together"
+
+
+def test_a_constant_neuron_has_no_overlap_in_a_sweep_either():
+    dice = np.random.default_rng(0)
+    rows = dice.normal(size=(600, 4)).astype(np.float32)
+    rows[:, 1], rows[:, 2], rows[:, 3] = 0, 0.7, np.maximum(rows[:, 3] - 2.5, 0)
+    source = array_store(rows, dice.choice(["a", "b", "c"], 600), sentences=np.arange(600) // 5)
+    near, exact = (iou(source, concept="label", exact=exact) for exact in (False, True))
+    assert not near.values[:, 1:3].any()
+    assert not near.table("error").columns["value"][:, 1:3].any()
+    assert not near.null[:, 1:3].any()
+    assert np.abs(near.values) == pytest.approx(np.abs(exact.values), abs=0.01)

@@ -7,9 +7,11 @@ import pytest
 
 import pellucid as pl
 from pellucid.collect.traces import Traces
+from pellucid.corpus import Sentence
 from pellucid.errors import PellucidError
-from pellucid.neurons import Concept, NeuronReading, read
-from pellucid.neurons.reading import correlation, explained
+from pellucid.neurons import Concept, NeuronReading, read, selectivity
+from pellucid.neurons.reading import Traced, correlation, explained
+from pellucid.neurons.reading_tables import class_rows
 from tests.neurons import planted
 
 NOUN, OTHER = planted.names()["NOUN"], "neurons.1:0"
@@ -130,3 +132,25 @@ def test_traces_merge_and_refuse():
     ):
         with pytest.raises(PellucidError, match=message):
             call()
+
+
+def test_classes_have_the_distance_of_selectivity():
+    """Also where a neuron is the same for all words of a class, and so has no spread inside."""
+    neuron = planted.names()["NOUN"]
+    text = planted.corpus().take(40)
+    for concept in ("upos", "upos=NOUN"):
+        reading = read(planted.model(), text, neurons=[neuron], concept=concept)
+        ranking = selectivity(planted.model(), text, concept=concept, sites="neurons.0", control=False)
+        at = ranking.place("neuron", neuron)
+        for row in reading.rows_of("classes", neuron):
+            if row["class"] in ranking.classes:
+                place = ranking.place("class", row["class"])
+                told, expected = (min(each, 1e3) for each in (row["d′"], ranking.values[place, at]))  # or no spread
+                assert told == pytest.approx(expected, rel=1e-3)
+                assert row["chance"] == pytest.approx(ranking.null[place, at])
+    sentences = {place: Sentence.of_words([tag], labels={"label": [tag]}) for place, tag in enumerate("AABB")}
+    values, every = np.array([[1.0], [1.0], [-1.0], [-1.0]]), np.zeros(4, dtype=np.int64)
+    rest = tuple("AABB"), every, every, np.arange(4), every, every, sentences
+    same = Traced(("a",), values, values, *rest)
+    found = class_rows(same, [Concept.label("label")])
+    assert found.columns["d′"][0] == -found.columns["d′"][1] > 1e3

@@ -56,3 +56,19 @@ def test_a_figure_of_matplotlib_comes_in_whole():
     assert ids
     assert set(referred) <= set(ids)
     assert all(name.startswith("f-") for name in ids)
+
+
+def test_fonts_are_told_once_and_what_turns_nothing_is_left_out():
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1])
+    axes.set_title("another", family="monospace")
+    axes.set_ylabel("upwards")
+    svg = figure_svg(figure)
+    drawn = inlined(svg, prefix="f", alt="a line")
+    assert svg.count("'DejaVu Sans',") > 5
+    assert drawn.count("DejaVu Sans&#x27;,") == 1
+    assert drawn.count("DejaVu Sans',") == 0
+    assert drawn.count("'DejaVu Sans Mono'") == 1
+    assert drawn.count("<text") == svg.count("<text")
+    assert re.findall(r"rotate\(([-\d]+)", drawn) == ["-90"]

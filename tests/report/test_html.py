@@ -106,7 +106,7 @@ def test_a_bar_is_as_long_as_its_share_and_marks_chance():
 def test_a_table_has_a_caption_scopes_and_keys_to_sort_by():
     drawn = html.table(
         ["word", "times"],
-        [("<b>", Cell("many", 12)), ("b", 3), ("c", 1)],
+        [("<b>", Cell("many", 12)), ("b", 3), ("c", Cell("a third", 1 / 3))],
         caption="Words & times",
         right=["times"],
     )
@@ -115,10 +115,15 @@ def test_a_table_has_a_caption_scopes_and_keys_to_sort_by():
     assert tags.count("caption") == 1
     assert tags.count("b") == 0
     assert [attributes.get("scope") for tag, attributes in seen.tags if tag == "th"] == ["col", "col", *["row"] * 3]
-    assert [attributes.get("data-sort") for tag, attributes in seen.tags if tag == "td"] == ["12", "3", "1"]
+    assert [attributes.get("data-sort") for tag, attributes in seen.tags if tag == "td"] == ["12", None, "0.3333333"]
     assert [attributes.get("class") for tag, attributes in seen.tags if tag == "td"] == ["number"] * 3
     assert "Words & times" in seen.text
 
 
 def test_words_carry_their_own_direction():
     assert html.word("שלום") == Html('<bdi class="word">שלום</bdi>')
+
+
+def test_a_table_that_cannot_be_sorted_has_no_keys():
+    assert "data-sort" not in html.table(["a"], [(Cell("one", 1),), (Cell("two", 2),)], caption="two rows")
+    assert html.table(["a"], [(Cell("one", 1),)] * 3, caption="three").count("data-sort") == 3

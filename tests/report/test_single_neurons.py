@@ -32,7 +32,8 @@ def test_neurons_of_different_classes_with_their_group_and_effect(tmp_path, monk
     page = made_report(tmp_path, monkeypatch, text)
     reading = Result.load(tmp_path / "out" / "results" / "single_neurons")
     assert set(reading.neurons) <= set(planted.names().values())
-    assert len(reading.neurons) == single_neurons.SHOWN
+    assert len(reading.neurons) == single_neurons.SHOWN == 3
+    assert "3 neurons in full" in page
     for part in ("Its group", "Without it", "Its place in the rankings", "Words", "Its mean in every class"):
         assert page.count(part) >= single_neurons.SHOWN
     lost = [row["lost"] for row in reading.rows_of("effects", reading.neurons[0]) if row["replacement"] == "mean"]

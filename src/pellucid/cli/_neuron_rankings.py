@@ -98,13 +98,10 @@ def _row(result: Ranking, name: str, cls: str | None) -> dict[str, object]:
 
 
 def _best(result: Ranking, name: str) -> str:
-    import numpy as np
-
     if not result.classes_apart:
         return "all at once"
-    place = result.place("neuron", name)
-    best = int(np.abs(result.values[:, place]).argmax())
-    return f"{'+' if result.values[best, place] >= 0 else '−'} {result.classes[best]}"
+    best, score = result.best_class(name)
+    return f"{'+' if score >= 0 else '−'} {best}"
 
 
 def _signed(result: Ranking, name: str, cls: str) -> str:

@@ -40,7 +40,8 @@ pellucid neurons rank zoo:lm --corpus dev.conllu --concept upos --method probele
 pellucid neurons rank kept-store --concept upos=NOUN --method iou --exact --quantile 0.9"""
 
 SHOW = """Examples: pellucid neurons show zoo:tagger --corpus grammar:300 --neuron neurons.1:5 ;
-pellucid neurons show zoo:tagger --corpus grammar:300 --concept upos=NOUN --top 6 -o neurons"""
+pellucid neurons show zoo:tagger --corpus grammar:300 --concept upos=NOUN --top 6 -o neurons ;
+pellucid neurons show zoo:tagger --corpus grammar:300 --neuron neurons.1:5 --concept upos --concept property:length"""
 
 _CONTEXTS = 5
 """Contexts that are printed of a neuron."""
@@ -107,7 +108,10 @@ def show(
     neuron: Annotated[
         list[str] | None, typer.Option(help="A neuron, as neurons.3:17 (may be repeated; default: by --concept).")
     ] = None,
-    concept: Annotated[str | None, typer.Option(help="Rank by this concept first, and show its first neurons.")] = None,
+    concept: Annotated[
+        list[str] | None,
+        typer.Option(help="Rank by this concept first, and show its first neurons; of more (repeated), their classes."),
+    ] = None,
     method: Methods = None,
     sites: SitesOption = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons to show of the first ranking.")] = 8,
@@ -129,17 +133,17 @@ def show(
     from pellucid.neurons import rank as ranked
     from pellucid.neurons import read as read_neurons
 
-    if not neuron and concept is None:
+    if not neuron and not concept:
         raise PellucidError("Name the neurons to show (--neuron neurons.3:17), or a concept whose first ones to show.")
     check_out(out)
     text, opened = shape.open(corpus), opening.open(model)
     rankings: dict[str, Ranking] = {}
-    if concept is not None:
+    if concept:
         methods = method or ["probeless"]
         how = reading(opened, methods, running, long)
         with careful():
             how |= training(opened, methods, opening)
-            rankings = ranked(opened, text, concept=concept, methods=methods, sites=sites, seed=seed, **how)
+            rankings = ranked(opened, text, concept=concept[0], methods=methods, sites=sites, seed=seed, **how)
     names = neuron or first_of(next(iter(rankings.values())), top)
     settings: dict[str, Any] = {**asdict(running), "long": long}
     result = read_neurons(opened, text, neurons=names, concept=concept, cut=cut, seed=seed, **settings)

@@ -74,8 +74,9 @@ def iou(
 
     A neuron fires strictly above its `quantile`, or above a `threshold`; with both `ends` also strictly below, with a
     negative score, whichever fits better. From `ClassHistograms` the threshold lies somewhere in a bin: the table
-    `error` bounds what that hides. `exact` reads a store instead. Overall is the best class. Chance is what
-    labels dealt out at random among words give at the better end, and overall for the best class.
+    `error` bounds what that hides, equal values included. `exact` reads a store instead; its intervals keep the
+    quantile of all words. Overall is the best class. Chance is what labels dealt out at random among words give at the
+    better end, and overall for the best class.
     """
     asked, cut = as_concept(concept), Cut(quantile, threshold, ends)
     arguments = {"quantile": quantile, "threshold": threshold, "ends": ends, "exact": exact}
@@ -125,12 +126,14 @@ class _End:
 @dataclass(frozen=True, eq=False)
 class _Fired:
     """Where neurons begin to fire, [neuron] each: the bin, the part of its words above, the words in the bins above it
-    and in itself."""
+    and in itself, the most words in it that can be above, and whether the part is known, as all values are equal."""
 
     place: Array
     part: Array
     above: Array
     inside: Array
+    most: Array
+    sure: Array
 
     @property
     def size(self) -> Array:
@@ -139,20 +142,27 @@ class _Fired:
 
 
 def _fired_on(data: Binned, cut: Cut, *, lower: bool) -> _Fired:
-    """The end is that of the last bins; for the lower one, bins are turned around."""
+    """The end is that of the last bins; for the lower one, bins are turned around.
+
+    The grid is as wide as values are away from their median, so a bin that holds half of all words holds equal values:
+    none is above a quantile among them. A neuron whose words are all in one bin is taken as constant.
+    """
     total = data.total[:, ::-1] if lower else data.total
     above = np.cumsum(total[:, ::-1], axis=1)[:, ::-1] - total  # words in the bins after each, [neuron, bin]
     units, n = np.arange(total.shape[0]), int(data.counts.sum())
     if cut.quantile is not None:
         wanted = n - 1 - cut.rank(n)
         place = (above >= max(wanted, 0)).sum(1).clip(max=total.shape[1] - 1)  # the first bin with fewer words above
-        inside = np.maximum(total[units, place], 1)
-        part = ((wanted - above[units, place]) / inside).clip(0, 1)
+        inside = total[units, place]
+        most = (wanted - above[units, place]).clip(0, inside)  # and fewer where values are equal
+        part, equal = most / np.maximum(inside, 1), np.zeros(len(units))
     else:
-        place, part = _around(data.edges, float(cut.threshold or 0.0))
+        place, part, equal = _around(data.edges, float(cut.threshold or 0.0), lower=lower)
         if lower:
-            place, part = total.shape[1] - 1 - place, 1 - part
-    return _Fired(place, part, above[units, place], total[units, place])
+            place = total.shape[1] - 1 - place
+        most = inside = total[units, place]
+    tied = (2 * inside >= n) & ~np.isnan(equal)
+    return _Fired(place, np.where(tied, equal, part), above[units, place], inside, most, tied & (inside == n))
 
 
 def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
@@ -163,13 +173,18 @@ def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
     doubt = hist[:, units, fired.place][data.places]  # and in its bin, [class, neuron]
     counts = data.counts[data.places][:, None]
     value = overlap(known + fired.part * doubt, fired.size, counts)
-    most = overlap(known + doubt, fired.above + doubt, counts)
-    least = overlap(known, fired.above + fired.inside - doubt, counts)
-    return _End(value, most, least)
+    hits, others = np.minimum(doubt, fired.most), np.minimum(fired.inside - doubt, fired.most)  # of the cut's bin
+    most = overlap(known + hits, fired.above + hits, counts)
+    least = overlap(known, fired.above + others, counts)
+    return _End(value, np.where(fired.sure, value, most), np.where(fired.sure, value, least))
 
 
-def _around(edges: Array, threshold: float) -> tuple[Array, Array]:
-    """The bin in which a threshold lies, and the part of it above, for every neuron; half in the open end bins."""
+def _around(edges: Array, threshold: float, *, lower: bool) -> tuple[Array, Array, Array]:
+    """The bin in which a threshold lies, for every neuron, the part of it beyond, and that part if values are equal.
+
+    The part is half in the open end bins. Equal values are those of the median, where the middle bins meet; NaN in
+    other bins.
+    """
     place = (edges <= threshold).sum(1)
     units = np.arange(len(edges))
     inner = (place > 0) & (place < edges.shape[1])
@@ -177,7 +192,10 @@ def _around(edges: Array, threshold: float) -> tuple[Array, Array]:
     high = edges[units, np.minimum(place, edges.shape[1] - 1)]
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(inner, (high - threshold) / np.where(high > low, high - low, 1.0), 0.5)
-    return place, part
+    median = np.median(edges, axis=1)
+    fires = (median < threshold if lower else median > threshold).astype(np.float64)
+    equal = np.where((low <= median) & (median <= high), fires, np.nan)
+    return place, 1 - part if lower else part, equal
 
 
 def _exact(

@@ -149,6 +149,12 @@ class Ranking(Result):
         values, axes = moved(self.values, self.axes), {**self.axes, "neuron": tuple(neurons)}
         return replace(self, axes=axes, values=values, tables=tables, **cells)
 
+    def best_class(self, neuron: str) -> tuple[str, float]:
+        """The class that a neuron tells best, by the size of its score, and that score."""
+        own = self.values[:, self.place("neuron", neuron)]
+        best = int(np.abs(own).argmax())
+        return self.classes[best], float(own[best])
+
     def top(self, k: int, cls: str | None = None, *, by: str = "absolute") -> list[str]:
         """The names of the `k` most important neurons."""
         if not 1 <= k <= len(self.neurons):

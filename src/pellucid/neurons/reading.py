@@ -67,7 +67,7 @@ def read(
     corpus: Corpus | None = None,
     *,
     neurons: Sequence[str] = (),
-    concept: str | Concept | None = None,
+    concept: str | Concept | Sequence[str | Concept] | None = None,
     contexts: int = 20,
     words: int = 15,
     texts: int = 3,
@@ -78,16 +78,17 @@ def read(
     """Reads neurons such as `"neurons.3:17"`, from `Traces(neurons)` of a sweep or from a model and a corpus.
 
     Top words are those with the largest mean |z| among words that occur at least twice (if any does); contexts are the
-    largest and smallest activations. With a `concept`, the mean z of every class stands beside. With a `cut`, so do the
-    neurons of the same site in its cluster: average linkage of 1 − |ρ|, joined while it is at most `cut`.
-    `options` are those of `sweep`. Intervals leave out document groups in turn.
+    largest and smallest activations. With a `concept`, or several, the mean z of every class stands beside. With a
+    `cut`, so do the neurons of the same site in its cluster: average linkage of 1 − |ρ|, joined while it is at most
+    `cut`. `options` are those of `sweep`. Intervals leave out document groups in turn.
     """
     from pellucid.collect.found import Found
     from pellucid.collect.moments import Moments
     from pellucid.collect.sweep import sweep
     from pellucid.collect.traces import Traces
 
-    asked = None if concept is None else as_concept(concept)
+    given = () if concept is None else (concept,) if isinstance(concept, (str, Concept)) else concept
+    asked = [as_concept(each) for each in given]
     if isinstance(source, Found):
         found = source
     else:
@@ -128,7 +129,7 @@ def _reading(
     found: Found,
     view: TracesView,
     neurons: Sequence[str],
-    concept: Concept | None,
+    concepts: Sequence[Concept],
     sizes: tuple[int, int, int],
     seed: int,
 ) -> NeuronReading:
@@ -148,9 +149,10 @@ def _reading(
         "texts": text_rows(data, texts),
         "histogram": histograms(data),
     }
-    if concept is not None:
-        tables["classes"] = class_rows(data, concept)
-    arguments = {"neurons": list(neurons), "concept": None if concept is None else concept.name}
+    if concepts:
+        tables["classes"] = class_rows(data, concepts)
+    names = [concept.name for concept in concepts]
+    arguments = {"neurons": list(neurons), "concept": names if len(names) > 1 else names[0] if names else None}
     return NeuronReading(
         axes={"measure": tuple(MEASURES), "neuron": tuple(neurons)},
         values=values,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.results import Array, Table
+from pellucid.neurons.class_sums import ClassSums
+from pellucid.neurons.selectivity import against_rest
+from pellucid.results import Table
 
 if TYPE_CHECKING:
     from pellucid.corpus import Sentence
@@ -112,29 +114,31 @@ def histograms(data: Traced) -> Table:
     return Table(axes, {"count": np.array(counts), "from": np.array(lower), "to": np.array(upper)})
 
 
-def class_rows(data: Traced, concept: Concept) -> Table:
+def class_rows(data: Traced, concepts: Sequence[Concept]) -> Table:
     """Mean z of every class, how far it lies from all other words (d′), and the size of d′ by chance, by neuron.
 
-    Chance is that of `selectivity`, √(2/π·(1/n + 1/n_rest)): labels dealt out at random.
+    d′ and chance are those of `selectivity`.
     """
+    rows = [row for concept in concepts for row in _of_concept(data, concept)]
+    return _rows(("neuron", "concept", "class", "words", "mean z", "d′", "chance"), rows)
+
+
+def _of_concept(data: Traced, concept: Concept) -> list[tuple[Any, ...]]:
     ready = concept.prepared(data.sentences.values())
     known = {number: ready.of(sentence) for number, sentence in data.sentences.items()}
     places = zip(data.sentence.tolist(), data.position.tolist(), strict=True)
     values = np.array([known[number][place] or "" for number, place in places])
     classes = list(concept.grouped(concept.name, sorted({*values.tolist()} - {""})))
-    labelled = values != ""
-    rows: list[tuple[Any, ...]] = []
-    for unit, name in enumerate(data.neurons):
-        for cls in classes:
-            own, rest = data.z[values == cls, unit], data.z[labelled & (values != cls), unit]
-            chance = float(np.sqrt(2 / np.pi * (1 / len(own) + 1 / len(rest))))
-            rows.append((name, cls, len(own), float(own.mean()), _apart(own, rest), chance))
-    return _rows(("neuron", "class", "words", "mean z", "d′", "chance"), rows)
-
-
-def _apart(own: Array, rest: Array) -> float:
-    spread = np.sqrt((own.var() + rest.var()) / 2)
-    return float((own.mean() - rest.mean()) / spread) if spread > 0 else 0.0
+    own = [data.z[values == cls] for cls in classes]
+    counts, means = np.array([len(each) for each in own]), np.array([each.mean(axis=0) for each in own])
+    sums = ClassSums(tuple(classes), counts, means, np.array([each.var(axis=0) for each in own]))
+    apart = [against_rest(sums, place) for place in range(len(classes))]
+    return [
+        (name, concept.name, cls, len(own[place]), float(means[place, unit]), float(apart[place][0][unit]),
+         apart[place][1])
+        for unit, name in enumerate(data.neurons)
+        for place, cls in enumerate(classes)
+    ]  # fmt: skip
 
 
 def _rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:

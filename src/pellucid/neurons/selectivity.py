@@ -55,14 +55,14 @@ def d_prime(sums: ClassSums, *, seed: int = 0) -> Scores:
     if sums.variances is None:
         raise ResultError("Selectivity needs variances: collect ClassMoments with covariance='diagonal'.")
     places = [place for place, name in enumerate(sums.classes) if name != OTHER]
-    made = [_against_rest(sums, place) for place in places]
+    made = [against_rest(sums, place) for place in places]
     signed = np.stack([score for score, _ in made])
     null = np.repeat(np.array([[chance] for _, chance in made]), signed.shape[1], axis=1)
     best = np.full(signed.shape[1], distance_chance(sums.counts, places, seed))
     return Scores(signed, np.abs(signed).max(axis=0), null, best)
 
 
-def _against_rest(sums: ClassSums, place: int) -> tuple[Array, float]:
+def against_rest(sums: ClassSums, place: int) -> tuple[Array, float]:
     """d′ of one class [neuron], and what it is by chance."""
     assert sums.variances is not None
     rest = [other for other in range(len(sums.classes)) if other != place]

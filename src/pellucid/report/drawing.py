@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 from pellucid.report.html import Html, element, escaped
@@ -15,7 +16,9 @@ _CUTS = (
     re.compile(r"<style\b.*?</style>", re.DOTALL),
     re.compile(r"<title>.*?</title>", re.DOTALL),
     re.compile(r'\sxmlns(?::\w+)?="[^"]*"'),
+    re.compile(r'\stransform="rotate\(-?0 [^"]*\)"'),  # which turns nothing
 )
+_FONTS = re.compile(r"font-family: ([^;\"]*);? ?")
 _OPENING = re.compile(r"<svg\b([^>]*)>")
 _LENGTH = re.compile(r'\swidth="([\d.]+)(pt|px|)"')
 
@@ -39,6 +42,9 @@ def inlined(svg: str, *, prefix: str, alt: str, links: Mapping[str, str] | None 
     assert view is not None and length is not None, "a figure without a size"
     pixels = float(length[1]) * (4 / 3 if length[2] == "pt" else 1)
     inside = svg[opening.end() : svg.rindex("</svg>")].strip()
+    fonts = Counter(_FONTS.findall(inside)).most_common(1)
+    usual = fonts[0][0] if fonts else ""  # told once for all letters: a report is a seventh smaller
+    inside = _FONTS.sub(lambda found: "" if found[1] == usual else found[0], inside)
     for address, told in (links or {}).items():
         here = element("a", element("title", told), href=address.removeprefix("../"), aria_label=told)
         opening_tag = here.removesuffix("</a>")
@@ -49,5 +55,5 @@ def inlined(svg: str, *, prefix: str, alt: str, links: Mapping[str, str] | None 
         viewBox=view[1],
         role="group" if links else "img",
         aria_label=alt,
-        style=f"--natural:{pixels:.0f}px",
+        style=f"--natural:{pixels:.0f}px" + (f"; font-family: {usual}" if usual else ""),
     )

@@ -114,24 +114,32 @@ def table(
         element("th", column, scope="col", class_="number" if place in numeric else None)
         for place, column in enumerate(columns)
     ]
-    body = [element("tr", *(_cell(place, cell, numeric) for place, cell in enumerate(row))) for row in rows]
+    sortable = sortable and len(rows) > 2
+    body = [element("tr", *(_cell(place, cell, numeric, sortable) for place, cell in enumerate(row))) for row in rows]
     drawn = element(
         "table",
         element("caption", element("span", caption)),
         element("thead", element("tr", *head)),
         element("tbody", *body),
-        class_="sortable" if sortable and len(rows) > 2 else None,
+        class_="sortable" if sortable else None,
     )
     return element("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
-def _cell(place: int, cell: Content | Cell, numeric: set[int]) -> Html:
+def _cell(place: int, cell: Content | Cell, numeric: set[int], sortable: bool) -> Html:
     shown = cell.shown if isinstance(cell, Cell) else cell
-    value = plain(cell)
-    key = f"{value!r}" if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    key = _key(plain(cell), _shown(shown)) if sortable else None
     if place == 0:
         return element("th", shown, scope="row", data_sort=key, class_="number" if place in numeric else None)
     return element("td", shown, data_sort=key, class_="number" if place in numeric else None)
+
+
+def _key(value: object, shown: str) -> str | None:
+    """What a cell is sorted by: a number, with more digits than are shown; none where what is shown does it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    key = f"{value:.7g}" if isinstance(value, float) else str(value)
+    return None if key == shown else key
 
 
 def facts(pairs: Iterable[tuple[str, Content]]) -> Html:

@@ -22,6 +22,10 @@ EXPLANATION = "Which neurons carry the concept, how surely, and what chance and 
 LISTED, FIRSTS, LINES = 30, 4, 8
 """Neurons of a ranking that the page lists, and of each class, and contexts that it shows of each end."""
 _COLUMNS = {"score": "score", "chance": "null", "95% from": "low", "to": "high"}
+_NO_CLASSES = (
+    "For which classes it fires was not asked: add --concept upos, property:length, words:FILE or another to the "
+    "command; it may be repeated."
+)
 _DEEPEST = 4.0
 """Standard deviations at which the colour of a word is deepest."""
 
@@ -62,9 +66,8 @@ def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
     for neuron in result.order()[:LISTED]:
         place = result.place("neuron", neuron)
         told = [_cell(float(part[place])) if part.dtype.kind == "f" else str(part[place]) for part in columns.values()]
-        best = int(np.abs(result.values[:, place]).argmax())
-        sign = "fires for" if result.values[best, place] >= 0 else "is silent for"
-        carried = [f"{sign} {result.classes[best]}"] if result.concept else []
+        best, score = result.best_class(neuron)
+        carried = [f"{'fires for' if score >= 0 else 'is silent for'} {best}"] if result.concept else []
         rows.append((Cell(element("code", neuron), neuron), *told, *carried))
     found = " and what they are found in" if "matches" in result.tables else ""
     sheet.table(
@@ -176,22 +179,22 @@ def _places(sheet: Sheet, rankings: Mapping[str, Ranking], neuron: str, stem: st
         if neuron not in ranking.neurons:
             continue
         place = ranking.place("neuron", neuron)
-        best = int(np.abs(ranking.values[:, place]).argmax())
+        best, score = ranking.best_class(neuron)
         rank = int((np.abs(ranking.overall.columns["score"]) > abs(ranking.overall.columns["score"][place])).sum()) + 1
-        null = "" if ranking.null is None else _cell(float(ranking.null[best, place]))
-        score = float(ranking.values[best, place])
-        rows.append((ranking.method, Cell(f"{rank:,} of {len(ranking.neurons):,}", rank), ranking.classes[best],
-                     _cell(score), null))  # fmt: skip
+        null = "" if ranking.null is None else _cell(float(ranking.null[ranking.place("class", best), place]))
+        rows.append((ranking.method, Cell(f"{rank:,} of {len(ranking.neurons):,}", rank), best, _cell(score), null))
     right = ["place", "score", "chance"]
     sheet.table(["ranking", "place", "best class", "score", "chance"], rows, caption="Its place in the rankings.",
                 name=f"{stem}_places", right=right)  # fmt: skip
 
 
 def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
+    """Its means in the classes of one concept, or of each of several."""
     rows = sorted(reading.rows_of("classes", neuron), key=lambda row: -abs(row["d′"]))
+    several = len({row.get("concept") for row in rows}) > 1
     told: list[Row] = [
-        (row["class"], Cell(f"{row['words']:,}", row["words"]), _cell(row["mean z"]), _cell(row["d′"]),
-         *([_cell(row["chance"])] if "chance" in row else []))
+        (*([row["concept"]] if several else []), row["class"], Cell(f"{row['words']:,}", row["words"]),
+         _cell(row["mean z"]), _cell(row["d′"]), *([_cell(row["chance"])] if "chance" in row else []))
         for row in rows
     ]  # fmt: skip
     numbers = ["words", "mean z", "d′", *(["chance"] if "chance" in rows[0] else [])]
@@ -199,7 +202,8 @@ def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> No
         "Its mean in every class, and how far that lies from all other words (d′: in standard deviations; chance: its "
         "size when labels are dealt out at random)."
     )
-    sheet.table(["class", *numbers], told, caption=caption, name=f"{stem}_classes", right=numbers)
+    columns = [*(["concept"] if several else []), "class", *numbers]
+    sheet.table(columns, told, caption=caption, name=f"{stem}_classes", right=numbers)
 
 
 def _effects(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
@@ -297,6 +301,8 @@ def write_neurons(
             if not place:
                 sheet.result(reading, name="neuron_reading")
             show_neuron(sheet, reading, neuron, rankings)
+            if "classes" not in reading.tables:
+                sheet.note(_NO_CLASSES)
             written.append(Written.filled(neuron, "What it fires on, for which classes, and what it does.", sheet))
         corpus = reading.provenance.corpus
         about = f"Single neurons over {corpus['words']:,} words of {corpus['name']}."

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pellucid.collect.found import Found
     from pellucid.neurons import NeuronReading, Ranking
 
-SENTENCES, ABLATED, SHOWN, DRAWS = 150, 30, 1, 4
+SENTENCES, ABLATED, SHOWN, DRAWS = 150, 30, 3, 4
 """Sentences that are read again, those on which neurons are removed, neurons that are told in full, and random neurons
 of the same site that are removed beside each."""
 LEAST, FEWEST = 5, 20
@@ -55,13 +55,14 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
     except PellucidError as error:
         sheet.text(f"Single neurons could not be read on this text: {error}")
         return
-    sheet.heading("One neuron in full")
-    by = "tells a part of speech best" if ranking is not None else "one word moves most"
-    sheet.text(f"The hidden unit that {by}, read on the first {SENTENCES} sentences.")
+    sheet.heading("One neuron in full" if len(names) == 1 else f"{len(names)} neurons in full")
+    by = "that tell parts of speech best" if ranking is not None else "that one word moves most"
+    sheet.text(f"Hidden units {by}, each for another one, read on the first {SENTENCES} sentences.")
     sheet.result(reading, name="single_neurons")
+    places = {} if ranking is None else {ranking.method: ranking}
     for name in names:
         own = Sheet(sheet.folder, sheet.command)
-        show_neuron(own, reading, name, {} if ranking is None else {ranking.method: ranking}, histogram=False)
+        show_neuron(own, reading, name, places, histogram=False)
         sheet.html(folded(joined([element("code", name), _told(reading, name)]), *own.parts))
         sheet.files += own.files
     if "effects" not in reading.tables:
