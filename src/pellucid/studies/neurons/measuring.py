@@ -19,6 +19,7 @@ from pellucid.errors import TrainError
 from pellucid.heads.weighing.measuring import measured
 from pellucid.neurons import Ranking, RankingCurves
 from pellucid.neurons.probing.material import Reading, kept
+from pellucid.neurons.probing.training import device_beside
 from pellucid.neurons.ranking import overall_table
 from pellucid.studies import rules
 from pellucid.studies.neurons.cases import Setup
@@ -53,7 +54,7 @@ class Measuring:
         self.judged = kept(
             opened.model, opened.judged, folder / "judged", Reading(list(opened.stream), seed=seed), True
         )
-        self.device = str(opened.model.device)
+        self.device = device_beside(opened.model)
 
     def layers(self, concept: str) -> None:
         """A probe of a concept on every site of the stream, with its controls."""
