@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pellucid import neurons
+from pellucid import Corpus, Sentence, neurons
+from pellucid.errors import TrainError
 from pellucid.heads import measured
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.provenance import Provenance
@@ -18,7 +20,7 @@ from pellucid.studies.neurons import figures, rows
 from pellucid.studies.neurons import running as study
 from pellucid.studies.neurons.cases import SCALES, Asked, Setup, case_names, check_data, setup, spread_over
 from pellucid.studies.neurons.claims import claims
-from pellucid.studies.neurons.measuring import depth_of, experts, first_of
+from pellucid.studies.neurons.measuring import Measuring, depth_of, experts, first_of
 from pellucid.studies.neurons.page import write_page
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, METHODS, STREAMED, Case, Grid, read, read_cases, write
 from pellucid.studies.rules import Number
@@ -127,6 +129,20 @@ def test_agreement_and_experts_are_those_of_the_rankings(found, opened):
     assert found.grids["agreement"].at("iou", "precision").value == pytest.approx(shared, abs=1e-5)
     share = float((np.abs(made["precision"].values).max(axis=0) >= 0.5).mean())
     assert found.grids["experts"].at("model", 0.5).value == pytest.approx(share, abs=0.02)
+
+
+def test_a_tagger_runs_on_sentences_that_it_can_answer(opened):
+    """Words that are one token in its vocabulary have none of their own: a few sentences with such would be refused."""
+    tags = {"upos": ("NOUN", "PUNCT", "PUNCT")}
+    glued = [Sentence(f"g{at}", f"g{at}", 'Stop."', ((0, 4), (4, 5), (5, 6)), tags) if at % 4 == 0 else each
+             for at, each in enumerate(Corpus.grammar(24, seed=1))]  # fmt: skip
+    text = Corpus.of(glued, name="glued")
+    with pytest.raises(TrainError, match="no token of their own"):
+        measured(opened.model, sampled(text, 6), "tagger")
+    made = Measuring.__new__(Measuring)
+    made.opened, made.size = replace(opened, judged=text), replace(opened.size, modelled=6)
+    assert len(list(made.modelled)) == 6
+    measured(opened.model, made.modelled, "tagger")
 
 
 def test_experts_by_hand():

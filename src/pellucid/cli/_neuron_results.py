@@ -61,9 +61,10 @@ def training(source: object, methods: list[str], opening: options.Opening) -> di
     """Where methods that train do so, as `rank` takes it: where the model is, or where it was asked to be."""
     from pellucid.model import Model
     from pellucid.neurons import RANKINGS
+    from pellucid.neurons.probing.training import device_beside
     from pellucid.neurons.ranked import own_options
 
-    where = str(source.device) if isinstance(source, Model) else opening.device
+    where = device_beside(source) if isinstance(source, Model) else opening.device
     trains = any(name in RANKINGS and "device" in own_options(name) for name in methods)
     return {"device": where} if trains and where is not None else {}
 

@@ -95,6 +95,7 @@ def probe(
 ) -> None:
     """Train a linear probe of a concept, beside majority, a random model and a control task."""
     from pellucid.neurons import probe as probed
+    from pellucid.neurons.probing.training import device_beside
 
     check_out(out)
     read, opened = shape.open(corpus), opening.open(model)
@@ -106,7 +107,7 @@ def probe(
             sites=sites,
             pooling=pooling,
             seed=seed,
-            device=str(opened.device),
+            device=device_beside(opened),
             **asdict(training),
         )
     about = f"What a probe of {concept} tells from the neurons over {read.name}."
@@ -257,6 +258,7 @@ class _Judge:
     def results(self, ranking: Ranking, ways: list[str]) -> dict[str, Result]:
         """The ranking, and the results of all ways asked for."""
         from pellucid import neurons
+        from pellucid.neurons.probing.training import device_beside
 
         told = self.judging
         made: dict[str, Result] = {"ranking": ranking}
@@ -267,7 +269,7 @@ class _Judge:
             "seeds": told.seeds,
             "epochs": told.epochs,
             "fewest": told.fewest,
-            "device": str(self.model.device),
+            "device": device_beside(self.model),
         }
         if "model" in ways:
             text = self.corpus.take(told.modelled) if told.modelled else self.corpus
@@ -287,9 +289,10 @@ class _Judge:
     def layers(self) -> Result:
         """A probe on every site."""
         from pellucid import neurons
+        from pellucid.neurons.probing.training import device_beside
 
         told = self.judging
         return neurons.per_layer(
             self.store, concept=self.concept, seed=self.seed, seeds=told.seeds, epochs=told.epochs, fewest=told.fewest,
-            device=str(self.model.device),
+            device=device_beside(self.model),
         )  # fmt: skip

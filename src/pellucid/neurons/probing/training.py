@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,6 +16,9 @@ from torch import Tensor
 
 from pellucid.neurons.probing.rows import Rows
 from pellucid.results import Array, ResultError
+
+if TYPE_CHECKING:
+    from pellucid.model import Model
 
 _FALLS = 4
 """How often a task's step becomes smaller before it has learned what it can."""
@@ -88,6 +92,11 @@ class Fitted:
         flat = torch.from_numpy(self.weights.reshape(tasks * classes, -1)).float()
         scores = (scaled @ flat.T).view(-1, tasks, classes) + torch.from_numpy(self.biases).float()
         return scores.argmax(dim=2).T.numpy()
+
+
+def device_beside(model: Model) -> str:
+    """Where probes of a model train: where it is, or on the CPU where its device knows no float64."""
+    return str(model.device) if model.device.type in ("cpu", "cuda") else "cpu"
 
 
 def moments(rows: Rows, wanted: Array) -> tuple[Array, Array]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,12 @@ import numpy as np
 
 from pellucid import neurons
 from pellucid.collect.store import Store
+from pellucid.corpus import Corpus, Sentence
+from pellucid.errors import TrainError
+from pellucid.heads.weighing.measuring import measured
 from pellucid.neurons import Ranking, RankingCurves
 from pellucid.neurons.probing.material import Reading, kept
+from pellucid.neurons.probing.training import device_beside
 from pellucid.neurons.ranking import overall_table
 from pellucid.studies import rules
 from pellucid.studies.neurons.cases import Setup
@@ -48,7 +54,7 @@ class Measuring:
         self.judged = kept(
             opened.model, opened.judged, folder / "judged", Reading(list(opened.stream), seed=seed), True
         )
-        self.device = str(opened.model.device)
+        self.device = device_beside(opened.model)
 
     def layers(self, concept: str) -> None:
         """A probe of a concept on every site of the stream, with its controls."""
@@ -138,7 +144,7 @@ class Measuring:
         voted = neurons.vote(found)
         if self.opened.task is not None and self.size.ablated:
             found["ablation"] = neurons.ablation(
-                self.opened.model, sampled(self.opened.ranked, self.size.ablated), self.opened.task, sites=sites,
+                self.opened.model, self._answered(self.opened.ranked, self.size.ablated), self.opened.task, sites=sites,
                 replacement="mean", seed=self.seed, progress=False,
             )  # fmt: skip
         self.grids["experts"] = experts(found["precision"])
@@ -173,7 +179,7 @@ class Measuring:
 
     def _lost(self, name: str, ranking: Ranking, cls: str | None, removed: int) -> None:
         """Loss and accuracy of the model as it is, and without first, last and random neurons, by document group."""
-        part, groups = sampled(self.opened.judged, self.size.modelled), range(self.size.groups)
+        part, groups = self.modelled, range(self.size.groups)
         found = [
             neurons.ablated_in_model(
                 self.opened.model, part.shard(group, len(groups)), ranking, self.opened.task, cls=cls,
@@ -187,6 +193,26 @@ class Measuring:
                  for each in found]  # fmt: skip
         self.grids[f"loss {name}"] = Grid(rows, tuple(groups), np.array(losses).T)
         self.grids[f"accuracy {name}"] = Grid(rows, tuple(groups), np.array(right).T)
+
+    @cached_property
+    def modelled(self) -> Corpus:
+        """The sentences that the model itself runs on without neurons."""
+        return self._answered(self.opened.judged, self.size.modelled)
+
+    def _answered(self, corpus: Corpus, count: int) -> Corpus:
+        """So many sentences, spread over a corpus; for a tagger, of those alone that its task takes by themselves.
+
+        A vocabulary may have no token of its own for a word: too many such words in a small part are refused.
+        """
+        if self.opened.task != "tagger":
+            return sampled(corpus, count)
+        pool = sampled(corpus, 2 * count)
+        kept: list[Sentence] = []
+        for sentence in pool:
+            with suppress(TrainError):
+                measured(self.opened.model, Corpus.of([sentence]), self.opened.task)
+                kept.append(sentence)
+        return sampled(Corpus.of(kept, name=pool.name) if 0 < len(kept) < len(list(pool)) else pool, count)
 
     def stable(self) -> None:
         """How far rankings of disjoint parts of the documents agree."""
