@@ -92,7 +92,7 @@ def whole(folder: str) -> dict[str, Any]:
     start = time.perf_counter()
     found = pl.neurons.probe(store, concept="upos", random=twin, progress=False)
     seconds = time.perf_counter() - start
-    accuracies = {name: float(found.values[at, 0]) for at, name in enumerate(found.axes["measure"])}
+    accuracies = {str(name): float(found.values[at, 0]) for at, name in enumerate(found.axes["measure"])}
     return {"seconds": seconds, "peak": peak_memory(), **accuracies}
 
 
