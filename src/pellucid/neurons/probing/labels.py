@@ -3,7 +3,7 @@ testing."""
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -72,29 +72,53 @@ def labelled(store: Store, concept: Concept, *, fewest: int = 20) -> Labelled:
     """The class of every row of a store; classes with fewer than `fewest` rows are left out and counted."""
     check_rows(store, concept)
     concept = _prepared(store, concept)
-    values: list[str | None] = []
-    words: list[str] = []
-    documents: list[str] = []
-    sentences: list[int] = []
+    values, words, documents = _Numbered(), _Numbered(), _Numbered()
+    sentences = array("q")
     for entry in store.entries:
         table = store.table(entry, ["sentence", "position"])
         known = store.sentences(entry)
         classes = {number: concept.of(sentence) for number, sentence in known.items()}
         text = {number: all_words(sentence) for number, sentence in known.items()}
         for number, place in zip(table["sentence"].to_pylist(), table["position"].to_pylist(), strict=True):
-            values.append(classes[number][place] if place >= 0 else None)
-            words.append(text[number][place].lower() if place >= 0 else "")
-            documents.append(known[number].document)
+            values.add(classes[number][place] if place >= 0 else None)
+            words.add(text[number][place].lower() if place >= 0 else "")
+            documents.add(known[number].document)
             sentences.append(number)
-    counts = Counter(value for value in values if value is not None)
+    counts = values.counts()
     kept = _classes(concept, counts, fewest)
     code = {name: place for place, name in enumerate(kept)}
-    goals = np.array([code.get(value, -1) if value is not None else -1 for value in values], dtype=np.int64)
-    enough = len(set(documents)) >= _FEW_DOCUMENTS
-    units = np.unique(np.array(documents if enough else sentences), return_inverse=True)[1]
-    types = np.unique(np.array(words), return_inverse=True)[1]
+    number_of = [-1 if name is None else code.get(name, -1) for name in values.places]
+    goals = np.array(number_of, dtype=np.int64)[values.numbers]
+    enough = len(documents.places) >= _FEW_DOCUMENTS
+    units = documents.sorted() if enough else np.unique(np.asarray(sentences), return_inverse=True)[1]
     left_out = {name: count for name, count in sorted(counts.items()) if name not in code}
-    return Labelled(concept, kept, goals, types, units, "documents" if enough else "sentences", left_out)
+    return Labelled(concept, kept, goals, words.sorted(), units, "documents" if enough else "sentences", left_out)
+
+
+class _Numbered:
+    """A column of names as numbers, in the order in which each first came: rows of strings take much more room."""
+
+    def __init__(self) -> None:
+        self.places: dict[str | None, int] = {}
+        self._rows = array("q")
+
+    def add(self, name: str | None) -> None:
+        self._rows.append(self.places.setdefault(name, len(self.places)))
+
+    @property
+    def numbers(self) -> Array:
+        """The number of every row's name, [rows]."""
+        return np.asarray(self._rows)
+
+    def sorted(self) -> Array:
+        """The same with names numbered in their order."""
+        order = np.argsort(np.array(list(self.places)), kind="stable")
+        return np.argsort(order)[self.numbers]
+
+    def counts(self) -> dict[str, int]:
+        """How many rows every name has; those without are not counted."""
+        every = np.bincount(self.numbers, minlength=len(self.places)).tolist()
+        return {name: count for name, count in zip(self.places, every, strict=True) if name is not None}
 
 
 def _prepared(store: Store, concept: Concept) -> Concept:
