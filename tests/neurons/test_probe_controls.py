@@ -105,6 +105,7 @@ def test_the_fold_that_chooses_the_smallest_set_is_not_learned_from(found, monke
         return fit(rows, tasks, *rest)
 
     monkeypatch.setattr(smallest, "fit", noted)
+    monkeypatch.setattr(smallest, "_TURNS", 1)
     order, settings = list(found.rows.names), Settings(0.0, 1e-3, epochs=4)
     one, two = (smallest._Search(with_goals(found, goals), order, settings) for goals in (found.data.goals, spoilt))
     for search in (one, two):
@@ -114,6 +115,36 @@ def test_the_fold_that_chooses_the_smallest_set_is_not_learned_from(found, monke
     assert np.array_equal(one.hits[len(order)], two.hits[len(order)])
     assert len(learned) == 2
     assert not any((rows & ((fold == 1) | found.split.test)).any() for rows in learned)
+
+
+def test_three_folds_choose_the_smallest_set_each_by_a_probe_that_has_not_seen_it(found, monkeypatch):
+    """What is reached is the share of right words of three folds, each told by the probe that learned without it."""
+    made = list[tuple[list, object]]()
+
+    def noted(rows, tasks, *rest):
+        made.append((tasks, fit(rows, tasks, *rest)))
+        return made[-1][1]
+
+    monkeypatch.setattr(smallest, "fit", noted)
+    order, fold, goals = list(found.rows.names), found.split.fold, found.data.goals
+    search = smallest._Search(found, order, Settings(0.0, 1e-3, epochs=2))
+    search.try_all([2, len(order)])
+    tasks, fitted = made[0]
+    right = {2: 0, len(order): 0}
+    for number, task in enumerate(tasks):
+        deciding = np.flatnonzero(fold == number % 3 + 1)
+        assert len(deciding)
+        assert not (task.learned | task.held)[deciding].any()
+        guesses = fitted.guesses(found.rows.take(deciding))[number]
+        right[int(task.columns.sum())] += int((guesses == goals[deciding]).sum())
+    words = int(np.isin(fold, (1, 2, 3)).sum())
+    assert search.reached == pytest.approx({size: hits / words for size, hits in right.items()})
+
+
+def test_a_number_that_was_lucky_is_not_the_smallest_set(found):
+    search = smallest._Search(found, [], Settings(0.0, 1e-3))
+    search._total, search.reached = 16, {1: 0.97, 2: 0.6, 4: 0.93, 8: 0.96, 16: 1.0}
+    assert [search.enough(share) for share in (0.01, 0.05, 0.1, 0.5)] == [16, 8, 4, 1]
 
 
 def test_the_training_part_has_no_word_of_a_document_for_testing(found):

@@ -15,6 +15,8 @@ from pellucid.results import Array, Table
 
 _POINTS = 3
 """Numbers of neurons that are tried at once between one that is not enough and one that is."""
+_TURNS = 3
+"""Probes of each number of neurons, every one of which another fold decides about: a single fold has few words."""
 _NEAR = 20
 """A search ends where the next smaller number tried is less by one neuron, or by this part of the number."""
 
@@ -24,9 +26,10 @@ def smallest_sets(
 ) -> Table:
     """For each share, the smallest number of first neurons whose probe is within it of the accuracy of all neurons.
 
-    Probes learn from eight of the ten folds, stop by one, and the number is chosen by the last: first among `sizes`,
-    then between that which is enough and the next smaller one. Accuracies are those of the documents for testing, with
-    their interval, beside that of all neurons.
+    Three probes of each number learn from eight of the ten folds, stop by one and are told by another; by the words of
+    these three folds together, the number is chosen: first among `sizes`, then between that which is enough and the
+    next smaller one. It is enough if all larger numbers that were tried are, so that no lucky one is taken. Accuracies
+    are those of the documents for testing, means over the three, with their interval, beside that of all neurons.
     """
     search = _Search(found, order, settings)
     search.try_all([*sizes, len(order)])
@@ -43,7 +46,7 @@ def smallest_sets(
 
 
 class _Search:
-    """Probes of the first so many neurons: their accuracy on the fold that decides, and hits in documents for testing,
+    """Probes of the first so many neurons: their accuracy on the folds that decide, and hits in documents for testing,
     by number."""
 
     def __init__(self, found: Material, order: Sequence[str], settings: Settings) -> None:
@@ -56,24 +59,30 @@ class _Search:
     def try_all(self, sizes: Sequence[int]) -> None:
         """Trains the probes of all numbers that were not tried before, together."""
         new = [size for size in sorted(set(sizes)) if size not in self.reached]
-        fold, goals = self._found.split.fold, self._found.data.goals
+        fold, goals, turns = self._found.split.fold, self._found.data.goals, range(_TURNS)
         tasks: list[Task] = []
         for size in new:
             columns = np.zeros(self._total, dtype=bool)
             columns[self._places[:size]] = True
-            tasks.append(Task(goals, fold > 1, fold == 0, columns))
+            tasks += [
+                Task(goals, (fold >= 0) & (fold != turn) & (fold != turn + 1), fold == turn, columns) for turn in turns
+            ]
         fitted = fit(self._found.rows, tasks, len(self._found.data.classes), self._settings)
-        right, count = np.zeros(len(tasks)), 0
-        for numbers, part in self._found.rows.batches(fold == 1, 2048, None):
-            right += (fitted.guesses(part) == goals[numbers]).sum(axis=1)
+        right, count = np.zeros(len(new)), 0
+        for numbers, part in self._found.rows.batches((fold > 0) & (fold <= _TURNS), 2048, None):
+            hit = (fitted.guesses(part) == goals[numbers]).reshape(len(new), _TURNS, -1)
+            right += sum(hit[:, turn, fold[numbers] == turn + 1].sum(axis=1) for turn in turns)
             count += len(numbers)
         self.reached |= dict(zip(new, right / max(1, count), strict=True))
-        self.hits |= dict(zip(new, tested(self._found.rows, fitted, tasks, self._found), strict=True))
+        hits = tested(self._found.rows, fitted, tasks, self._found)
+        hits = hits.reshape(len(new), _TURNS, *hits.shape[1:]).mean(axis=1)
+        self.hits |= dict(zip(new, hits, strict=True))
 
     def enough(self, share: float) -> int:
-        """The smallest number tried whose probe is within a share of all neurons' accuracy."""
+        """The smallest number tried from which on all probes are within a share of all neurons' accuracy."""
         bar = (1 - share) * self.reached[self._total]
-        return min(size for size, accuracy in self.reached.items() if accuracy >= bar)
+        short = max((size for size, accuracy in self.reached.items() if accuracy < bar), default=0)
+        return min(size for size in self.reached if size > short)
 
     def between(self, share: float) -> list[int]:
         """Numbers to try next, below one that is enough; none where the search is over."""
