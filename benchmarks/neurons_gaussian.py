@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.report import Measure
+from benchmarks.timing import compare, interleave, timer
 
 TARGET = 1 / 50
 CLASSES, HELD = 4, 500
@@ -27,17 +27,32 @@ def gaussian(*, threads: int, quick: bool) -> Iterator[Measure]:
     rows = (dice.normal(size=(HELD, width)) + centres[goals]) @ mixed
     covariances = np.repeat((mixed.T @ mixed)[None], CLASSES, axis=0)
     made = fitted(np.full(CLASSES, 5000.0), centres @ mixed, covariances)
-    start = time.perf_counter()
-    ours = select(made, torch.from_numpy(rows), goals, count)
-    middle = time.perf_counter()
-    picks = refitted(made, rows, goals, count)
-    end = time.perf_counter()
-    ratio = (middle - start) / (end - middle)
-    same = ours.picks.tolist() == picks
+    found: dict[str, list[int]] = {}
+
+    def selecting() -> None:
+        found["ours"] = select(made, torch.from_numpy(rows), goals, count).picks.tolist()
+
+    def refitting() -> None:
+        found["refitted"] = refitted(made, rows, goals, count)
+
+    selecting()  # the first call starts threads
+    samples = interleave({"ours": timer(selecting), "refitted": timer(refitting)}, rounds=1 if quick else 3, warmup=0)
+    result = compare(samples["ours"], samples["refitted"])
+    same = found["ours"] == found["refitted"]
     note = f"{CLASSES} classes, {HELD} held-out words, {threads} threads; the same picks: {'yes' if same else 'no'}"
     what = f"Gaussian selection: {count} of {width} neurons, over refitting"
     yield Measure(
-        what, middle - start, end - middle, None, ratio, TARGET, same and ratio <= TARGET, rounds=1, note=note
+        what=what,
+        ours=result.ours,
+        peer=result.other,
+        floor=None,
+        ratio=result.ratio,
+        target=TARGET,
+        met=same and result.ratio <= TARGET,
+        interval=result.interval,
+        cpu_ratio=result.cpu_ratio,
+        rounds=result.rounds,
+        note=note,
     )
 
 

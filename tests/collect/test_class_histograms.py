@@ -141,13 +141,13 @@ def test_groups_may_have_fewer_bins_than_the_whole():
         one, _ = swept(fine, cuts, groups, shards, order)
         other, _ = swept(few, cuts, groups, shards, order)
         assert np.array_equal(one.histograms("resid.1"), other.histograms("resid.1"))
-        assert other.together().bins == 4
+        assert other.group(0).bins == 4
         for number in one.groups:
             whole = one.without(number).histograms("resid.1")
             assert np.array_equal(
                 whole.reshape(*whole.shape[:2], 4, 4).sum(3), other.without(number).histograms("resid.1")
             )
             assert np.array_equal(one.without(number).counts, other.without(number).counts)
-    assert other.edges("resid.1")[:, 3::4] == pytest.approx(other.together().edges("resid.1"))
+    assert other.edges("resid.1")[:, 3::4] == pytest.approx(other.group(0).edges("resid.1"))
     with pytest.raises(SweepError, match="must be 2 or more and divide"):
         ClassHistograms("resid.1", label="tag", bins=16, group_bins=5)

@@ -14,7 +14,7 @@ from pellucid.collect.collector import Accumulator, Setting
 from pellucid.collect.side_by_side import side_by_side
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import Columns, not_finite
-from pellucid.collect.value_groups import by_group, grouped_value, of_groups, united
+from pellucid.collect.value_groups import by_group, grouped_value, united
 from pellucid.errors import SweepError
 
 if TYPE_CHECKING:
@@ -133,10 +133,6 @@ class ClassHistogramsView(ByValueView):
     def bins(self) -> int:
         """Number of bins."""
         return int(self.state.facts["bins"])
-
-    def together(self) -> ClassHistogramsView:
-        """All document groups together, with as many bins as each of them has alone."""
-        return ClassHistogramsView(self.columns, of_groups(list(self.parts.values()), self.state, _COMMON))
 
     def histograms(self, key: str) -> Array:
         """Counts of a key's units, [values, units, bins]."""

@@ -97,9 +97,7 @@ def ranking_from_histograms(
     nulls: list[tuple[Array, Array]] = []
     scores, error = _all(view, keys, grouping, statistic, see=lambda data: nulls.append(chance(data, seed)))
     null, overall_null = (np.concatenate([each[at] for each in nulls], axis=-1) for at in (0, 1))
-    groups = {number: float(view.group(number).counts.sum()) for number in view.groups}
-    again = [Again(_without(view, number, keys, grouping, statistic, scores), size) for number, size in groups.items()
-             if size] if len(groups) > 1 else []  # fmt: skip
+    again = _without_each(view, keys, grouping, statistic, scores) if len(view.groups) > 1 else []
     classes = scored(grouping)
     beside = twin_keys(found, view, keys)
     counts = np.array([view.counts[list(places)].sum() for places in grouping.values()])
@@ -126,42 +124,50 @@ def _all(
     keys: Sequence[str],
     grouping: Mapping[str, Sequence[int]],
     statistic: Statistic,
-    side: Array | None = None,
     see: Callable[[Binned], None] = lambda _: None,
 ) -> tuple[Scores, Array]:
-    """The scores of all sites side by side, at the ends whose signs [class, neuron] are given or else at the better.
-
-    The histograms of every site are shown to `see`.
-    """
+    """The scores of all sites side by side, each at its better end; the histograms of every site are shown to `see`."""
     made: list[tuple[Scores, Array]] = []
-    start = 0
     for key in keys:
         data = binned(view, key, grouping)
-        stop = start + data.hist.shape[1]
-        made.append(statistic(data, None if side is None else side[:, start:stop]))
+        made.append(statistic(data, None))
         see(data)
-        start = stop
     return joined([scores for scores, _ in made]), np.concatenate([error for _, error in made], axis=1)
 
 
-def _without(
+def _without_each(
     view: ClassHistogramsView,
-    number: int,
     keys: Sequence[str],
     grouping: Mapping[str, Sequence[int]],
     statistic: Statistic,
     whole: Scores,
-) -> Scores:
-    """The scores without one document group, at the ends that count for all text.
+) -> list[Again]:
+    """The scores without each document group in turn, at the ends that count for all text, site by site.
 
     Where groups have fewer bins, what leaving one out changes on these is added to `whole`.
     """
-    rest, every = (
-        _all(each, keys, grouping, statistic, whole.signed)[0] for each in (view.without(number), view.together())
-    )
-    if np.array_equal(every.signed, whole.signed):
-        return rest
-    return Scores(whole.signed + rest.signed - every.signed, whole.overall + rest.overall - every.overall)
+    groups = {number: view.group(number) for number in view.groups}
+    sizes = {number: float(group.counts.sum()) for number, group in groups.items()}
+    kept = [number for number, size in sizes.items() if size]
+    without: dict[int, list[Scores]] = {number: [] for number in kept}
+    start = 0
+    for key in keys:
+        apart = {number: binned(groups[number], key, grouping) for number in kept}
+        first = apart[kept[0]]
+        total = np.sum([each.hist for each in apart.values()], axis=0)
+        place = slice(start, start + total.shape[1])
+        own, start = Scores(whole.signed[:, place], whole.overall[place]), place.stop
+        every = statistic(replace(first, hist=total), own.signed)[0]
+        same = np.array_equal(every.signed, own.signed)
+        for number, each in apart.items():
+            rest = statistic(replace(first, hist=total - each.hist), own.signed)[0]
+            without[number].append(rest if same else _moved(own, rest, every))
+    return [Again(joined(parts), sizes[number]) for number, parts in without.items()]
+
+
+def _moved(own: Scores, rest: Scores, every: Scores) -> Scores:
+    """Scores moved by what `rest` has more than `every`."""
+    return Scores(own.signed + rest.signed - every.signed, own.overall + rest.overall - every.overall)
 
 
 def binned(view: ClassHistogramsView, key: str, grouping: Mapping[str, Sequence[int]]) -> Binned:

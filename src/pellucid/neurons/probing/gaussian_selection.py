@@ -156,7 +156,8 @@ def _scores(
             total += (logs.argmax(0) == answer[:, None]).double().sum(0)
             continue
         right = logs.gather(0, answer[None, :, None].expand(1, -1, logs.shape[2]))[0]
-        total += (right - torch.logsumexp(logs, dim=0)).double().sum(0)
+        most = logs.amax(0)
+        total += (right - most - logs.sub_(most).exp_().sum(0).log_()).double().sum(0)
     mean = total / len(goals)
     return (mean + float(-(prior.exp() * prior).sum()) if by == "information" else mean).numpy()
 

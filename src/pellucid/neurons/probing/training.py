@@ -25,7 +25,7 @@ _FALLS = 4
 _FALL = 0.3
 _DECAYS = 0.9, 0.999
 _STEP = 0.05
-_MOST_HELD = 4096
+_MOST_HELD, _HELD_AT_ONCE = 4096, 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,8 +246,7 @@ class _State:
         )
         now = self.loss / self.seen.clamp(min=1) + penalty
         if self.held is not None:
-            logs = torch.log_softmax(self.scores(self.held)[1], dim=2)
-            lost = -logs.gather(2, self.held_goals.clamp(min=0)[:, :, None])[:, :, 0]
+            lost = self._lost(self.held)
             count = self.held_weights.sum(0)
             now = torch.where(count > 0, (lost * self.held_weights).sum(0) / count.clamp(min=1), now)
         moving = self.falls < _FALLS
@@ -260,6 +259,15 @@ class _State:
         self.falls += (moving & ~progress).long()
         self.step = torch.where(progress, self.step, self.step * _FALL)
         return bool((self.falls >= _FALLS).all())
+
+    def _lost(self, held: Tensor) -> Tensor:
+        """The loss of every task at every held row, [held, tasks]; a few rows at a time, as copies of all take room."""
+        lost: list[Tensor] = []
+        for start in range(0, len(held), _HELD_AT_ONCE):
+            part = slice(start, start + _HELD_AT_ONCE)
+            logs = torch.log_softmax(self.scores(held[part])[1], dim=2)
+            lost.append(-logs.gather(2, self.held_goals[part].clamp(min=0)[:, :, None])[:, :, 0])
+        return torch.cat(lost)
 
     def best(self) -> tuple[Array, Array]:
         """Weights [tasks, classes, neurons] and biases of each task's best epoch."""
