@@ -15,6 +15,7 @@ from pellucid.neurons.judging.ablating import site_means, sweep_neurons
 from pellucid.neurons.judging.ablation import by_ablation, by_greedy_ablation
 from pellucid.results import ResultError
 from pellucid.uncertainty import jackknife
+from tests.heads.measuring_models import CORPORA, model_for
 from tests.neurons import planted
 from tests.tiny_models import network, word_tokenizer
 
@@ -90,6 +91,30 @@ def test_neurons_that_are_gone_are_gone_in_every_pass(reader):
         edits = [Edit.zero(site, neurons=units) for site, units in gone.items()]
         expected = one_at_a_time(reader, [*edits, Edit.zero("neurons.1", neurons=[2])])
         assert swept(lost, 0) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["embed", "resid.0", "resid.1", "heads.0", "neurons.0"])
+def test_what_is_gone_below_stays_gone_when_passes_start_higher(reader, name):
+    """The embedding has no layer, and stands below all of them."""
+    kind, _, layer = name.partition(".")
+    gone = {Site(kind, int(layer) if layer else None): [0, 1, 2, 3]}
+    late, whole = (sweep_neurons(reader, Site("neurons", 1), [2], gone=gone, whole=each) for each in (False, True))
+    without = sweep_neurons(reader, Site("neurons", 1), [2])
+    assert late.drops == pytest.approx(whole.drops, abs=1e-5)
+    assert np.abs(late.drops - without.drops).max() > 1e-3
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("layer", [0, 2])
+def test_layers_of_a_decoder_are_not_below_those_of_an_encoder(stack, layer):
+    """A pass that starts in the encoder's third layer runs the whole decoder."""
+    text, _ = CORPORA["translate"]
+    found = measured(model_for("translate", layers=3), text.take(8), "translate")
+    gone = {Site("heads" if stack == "cross" else "neurons", layer, stack): list(range(20))}
+    site = Site("neurons", 2, "encoder")
+    late, whole = (sweep_neurons(found, site, [1, 2], gone=gone, whole=each) for each in (False, True))
+    assert late.drops == pytest.approx(whole.drops, abs=1e-4)
+    assert np.abs(late.drops - sweep_neurons(found, site, [1, 2]).drops).max() > 1e-3
 
 
 def test_means_leave_padding_out(tagger):
