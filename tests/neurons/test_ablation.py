@@ -160,6 +160,30 @@ def test_a_concept_is_one_of_the_models_labels(ranked):
         by_ablation(planted.model(), text, concept="upos=DOG", sites="neurons.0")
 
 
+def test_several_named_classes_are_ranked_by_their_own_answers(ranked):
+    """What answers to other words lose does not count: else the neurons of NOUN and DET come first."""
+    text, own = planted.corpus().take(60), {planted.names()[tag] for tag in ("ADP", "VERB")}
+    both = by_ablation(planted.model(), text, concept="upos=ADP,VERB", sites="neurons.0")
+    assert both.classes == ("ADP", "VERB")
+    assert set(both.top(2)) == own
+    found = measured(planted.model(), text, label="upos")
+    places = [found.labels.index(tag) for tag in both.classes]
+    lost = sweep_neurons(found, Site("neurons", 0), range(planted.INNER))
+    goals = lost.counts[places]
+    expected = lost.drops[:, places].sum((1, 2)) / goals.sum()
+    assert both.overall.columns["score"] == pytest.approx(expected, abs=1e-6)
+    changes = both.table("changes").columns
+    assert changes["loss"] == pytest.approx(lost.losses[:, places].sum((1, 2)) / goals.sum(), abs=1e-6)
+    assert changes["flipped"] == pytest.approx(lost.flips[:, places].sum((1, 2)) / goals.sum(), abs=1e-6)
+    assert both.values[1] == pytest.approx(ranked.values[ranked.place("class", "VERB"), : planted.INNER], abs=1e-6)
+    single = by_ablation(planted.model(), text, concept="upos=VERB", sites="neurons.0")
+    assert single.overall.columns["score"] == pytest.approx(single.values[0])
+    assert single.overall.columns["high"] == pytest.approx(single.high[0])
+    greedy = by_greedy_ablation(planted.model(), text, concept="upos=ADP,VERB", sites="neurons.0", within=2, count=2)
+    assert set(greedy.table("steps").columns["neuron"]) == own
+    assert greedy.table("steps").columns["lost"][1] == pytest.approx(expected.sum(), rel=1e-3)
+
+
 def test_greedy_removal_goes_by_what_is_lost_together():
     text = planted.corpus().take(30)
     names = [planted.names()[tag] for tag in ("NOUN", "VERB", "DET")] + ["neurons.0:0", "neurons.1:2"]
