@@ -15,7 +15,7 @@ from pellucid.heads import measured
 from pellucid.model import Edit, Model
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.judging.evaluation import _sets, numbers
-from pellucid.neurons.ranking import Ranking, overall_table
+from pellucid.neurons.ranking import Ranking, by_site, overall_table
 from pellucid.results import Provenance, ResultError
 from tests.neurons import planted
 
@@ -72,6 +72,14 @@ def test_the_model_loses_its_task_without_the_first_neurons(ranking):
     assert mean.values[0, 0] == pytest.approx(measuring.scores(edits)["loss"], abs=1e-5)
     assert mean.values[0, 0] > whole[0]
     assert mean.values[0, 0] != pytest.approx(top[2], abs=1e-3)
+    drawn = found.table("draws")
+    assert drawn.axes == {"draw": (1, 2), "neurons": (1, 7, 14)}
+    assert drawn.columns["loss"].mean(axis=0) == pytest.approx(random)
+    for place, each in enumerate(_sets(ranking.order(seed=0), (14,), 2, 0)[2][0]):
+        edits = [Edit.zero(site, neurons=units) for site, units in by_site(each).items()]
+        alone = measuring.scores(edits)
+        assert drawn.columns["loss"][place, 2] == pytest.approx(alone["loss"], abs=1e-5)
+        assert drawn.columns["accuracy"][place, 2] == pytest.approx(alone["accuracy"])
 
 
 def test_a_probe_loses_its_accuracy_without_the_first_neurons(both, ranking):
@@ -91,6 +99,10 @@ def test_a_probe_loses_its_accuracy_without_the_first_neurons(both, ranking):
     assert kept.values[0, 0] > kept.values[1, 0] + 0.3
     assert kept.values[0, 0] > kept.values[2, 0] + 0.2
     assert "kept" in kept.done
+    drawn = kept.table("draws").columns["accuracy"]
+    assert drawn.shape == (3, 2)
+    assert drawn.mean(axis=0) == pytest.approx(kept.values[2])
+    assert len(set(drawn[:, 0])) == 3, "every draw is another"
 
 
 def test_probes_trained_anew_need_only_the_planted_neurons(both, ranking):

@@ -87,6 +87,11 @@ def kept(first: float, random: float = 0.5, reach: float = 0.02) -> Grid:
     return bounded(ENDS, (10, 20, 50), [[first] * 3, [0.2] * 3, [random] * 3], reach=reach)
 
 
+def in_probe(*accuracies: float) -> Grid:
+    """The draws of random neurons of every ranking, and what a probe reads from each."""
+    return Grid(tuple(METHODS), tuple(range(len(accuracies))), np.tile(np.array(accuracies), (len(METHODS), 1)))
+
+
 def lost(first: Sequence[float], whole: float, random: float) -> Grid:
     """A score of the model by document group, without first, last and random neurons."""
     rows = [[whole] * GROUPS, list(first), [random] * GROUPS, [random] * GROUPS]
@@ -152,6 +157,7 @@ def case(name: str = "made-up", *, task: str | None = "lm", causal: bool = False
         "agreement": agreement(0.1),
         **stability(0.4),
         **{f"in probe {method}": kept(0.7) for method in METHODS},
+        "draws in probe": in_probe(0.45, 0.5, 0.55),
     }  # fmt: skip
     if task is not None:
         grids |= {f"loss {method}": lost(steps(5.0), 4.0, 4.2) for method in METHODS}

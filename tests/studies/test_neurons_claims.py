@@ -201,14 +201,20 @@ def test_random_neurons_are_those_of_all_rankings():
 
 
 def test_one_draw_of_random_neurons_that_does_as_well_leaves_it_open():
-    """The mean of all draws is far below; one draw, of another ranking, is not."""
-    assert verdict("faithful to a probe: Probeless", case(in_probe_iou=made.kept(0.7, random=0.71))) is None
+    """The mean of all draws is far below, and so is that of each ranking's draws; one single draw is not."""
+    one = made.in_probe(0.4, 0.4, 0.71)
+    assert verdict("faithful to a probe: Probeless", case(draws_in_probe=one)) is None
+    assert verdict("faithful to a probe: Probeless", case(draws_in_probe=made.in_probe(0.4, 0.4, 0.69))) is True
+    found = {each.claim: each.found for each in claims([case(draws_in_probe=one)])}
+    assert "27 draws 40.0% to 71.0%" in found["The ranking is faithful to a probe: Probeless."]
+    old = case()
+    old = replace(old, grids={name: grid for name, grid in old.grids.items() if name != "draws in probe"})
+    assert verdict("faithful to a probe: Probeless", old) is None
+    assert "draws were not kept" in next(each.found for each in claims([old]) if "to a probe" in each.claim)
     draw = made.lost(made.steps(5.0), 4.0, 5.1)
     assert verdict("faithful to the model: Probeless", case(loss_iou=draw)) is None
     low = {f"in_probe_{name}": made.kept(0.3) for name in METHODS}
-    assert (
-        verdict("faithful to a probe: Probeless", case(**{**low, "in_probe_iou": made.kept(0.3, random=0.29)})) is None
-    )
+    assert verdict("faithful to a probe: Probeless", case(**low, draws_in_probe=made.in_probe(0.29, 0.7))) is None
 
 
 def test_a_ranking_of_the_chosen_alone_has_no_last():

@@ -69,7 +69,7 @@ def test_everything_is_measured(found):
         *(f"{what} {method}" for what in ("in probe", "loss", "accuracy") for method in METHODS),
         *(f"{what} class {cls}" for what in ("loss", "accuracy") for cls in ("NOUN", "DET")),
         *(f"stability {method}" for method in STREAMED),
-        *("spread", "polysemy", "sub-layers", "experts", "agreement", "draws pos"),
+        *("spread", "polysemy", "sub-layers", "experts", "agreement", "draws pos", "draws in probe"),
     }
     assert set(found.grids) == expected
     assert found.grids["draws pos"].values.shape == (1, 3)  # one shuffled order: its first, its last and a draw
@@ -113,11 +113,15 @@ def test_the_model_as_it_is_scores_as_measured_plainly(found, opened):
 
 def test_a_probe_reads_the_first_neurons_alone(found):
     """Six of 128 neurons tell less than all; were six removed instead, hardly anything would be lost."""
+    drawn = found.grids["draws in probe"]
+    assert drawn.rows == tuple(METHODS)
+    assert drawn.columns == (0,)
     whole = found.numbers["whole in probe"].value
     for method in METHODS:
         grid = found.grids[f"in probe {method}"]
         assert grid.columns == (1, 3, 6)
         assert (grid.values < whole - 0.03).all()
+        assert grid.row("random")[-1] == pytest.approx(drawn.row(method).mean(), abs=1e-5)
 
 
 def test_agreement_and_experts_are_those_of_the_rankings(found, opened):

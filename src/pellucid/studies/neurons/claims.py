@@ -13,7 +13,17 @@ from pellucid.studies.neurons.claims_across import across_claims
 from pellucid.studies.neurons.claims_methods import method_claims
 from pellucid.studies.neurons.measuring import FIRST, SMALL, first_of
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, Case
-from pellucid.studies.neurons.verdicts import CLOSED, apart, beyond_draws, count_near, relative, slide, total_of
+from pellucid.studies.neurons.verdicts import (
+    CLOSED,
+    apart,
+    beyond_draws,
+    count_near,
+    draws_in,
+    relative,
+    slide,
+    told_draws,
+    total_of,
+)
 from pellucid.studies.rules import Number
 
 REDUNDANT, NEAR = 0.15, 0.99
@@ -113,14 +123,13 @@ def _better_than_random(case: Case) -> CaseClaim:
     count = count_near(grid, SMALL, case.neurons)
     found = grid.at("top", count)
     last = grid.at("bottom", count)
-    draws = case.grids["draws pos"].values[0] if "draws pos" in case.grids else np.full(1, math.nan)
+    draws = draws_in(case, "draws pos")
     return CaseClaim(
         "The selected neurons tell more than as many at random.",
         f"Accuracy of a probe trained on the first {SMALL:.0%} of the neurons alone: its interval lies above the mean "
         "of as many neurons drawn at random, and the accuracy above that of every draw; it does not stand if both lie "
         "below.",
-        f"{count} neurons: {told(found, per_cent=True, against='random')}, draws {draws.min():.1%} to "
-        f"{draws.max():.1%}; last {last.value:.0%}",
+        f"{count} neurons: {told(found, per_cent=True, against='random')}, {told_draws(draws)}; last {last.value:.0%}",
         beyond_draws(found, found.value, draws),
         case.name,
         slide("Classification Performance"),

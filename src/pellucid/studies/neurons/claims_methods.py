@@ -10,7 +10,15 @@ import numpy as np
 from pellucid.studies.claims import CaseClaim, told
 from pellucid.studies.neurons.measuring import CLASSES, FIRST
 from pellucid.studies.neurons.tables import METHODS, STREAMED, UNORDERED, Case
-from pellucid.studies.neurons.verdicts import beyond_draws, by_groups, random_draws, several, slide
+from pellucid.studies.neurons.verdicts import (
+    beyond_draws,
+    by_groups,
+    draws_in,
+    random_draws,
+    several,
+    slide,
+    told_draws,
+)
 from pellucid.studies.rules import Number
 
 LITTLE = 0.01
@@ -34,7 +42,7 @@ def faithful_in_probe(case: Case, method: str) -> tuple[Number, Number]:
     """Accuracy of a probe with the first neurons of a ranking alone, beside random ones; and with its last."""
     grid = case.grids[f"in probe {method}"]
     count = grid.columns[-1]
-    chance = float(random_draws(case, "in probe")[:, -1].mean())
+    chance = float(random_draws(case, "in probe")[:, -1].mean())  # of the means of each ranking's draws
     return grid.at("top", count, chance=chance), grid.at("bottom", count, chance=chance)
 
 
@@ -61,15 +69,16 @@ def _kept(case: Case, method: str) -> CaseClaim | None:
     if method not in case.methods:
         return None
     first, last = faithful_in_probe(case, method)
-    count = case.grids[f"in probe {method}"].columns[-1]
+    count, draws = case.grids[f"in probe {method}"].columns[-1], draws_in(case, "draws in probe")
     behind = "" if method in UNORDERED else f"last {last.value:.0%}; "
     return CaseClaim(
         f"The ranking is faithful to a probe: {METHODS[method]}.",
         f"Accuracy of a trained probe with the first {FIRST:.0%} of the neurons alone, all others at their mean: the "
         "interval lies above the mean of as many neurons at random, and the accuracy above that of every draw.",
-        f"{count} neurons: first {told(first, per_cent=True, against='random')}; {behind}all "
+        f"{count} neurons: first {told(first, per_cent=True, against='random')}, {told_draws(draws)}; "
+        f"{behind}all "
         f"{case.numbers['whole in probe'].value:.0%}",
-        beyond_draws(first, first.value, random_draws(case, "in probe")[:, -1]),
+        beyond_draws(first, first.value, draws),
         case.name,
         slide("Ablation"),
         "top neurons should matter more than bottom and random ones",

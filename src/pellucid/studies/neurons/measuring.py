@@ -153,7 +153,8 @@ class Measuring:
 
     def kept_in_probe(self, rankings: dict[str, Ranking]) -> None:
         """A probe's accuracy with the first, last and random neurons of every ranking alone, all others at their
-        mean."""
+        mean; and with every draw of random ones, at the largest number."""
+        drawn: list[Array] = []
         for method, ranking in rankings.items():
             found = neurons.ablated_in_probe(
                 self.judged, ranking, concept=self.opened.concepts["pos"], sites=list(self.opened.compared),
@@ -163,6 +164,8 @@ class Measuring:
             self.grids[f"in probe {method}"] = Grid.of(found)
             self.grids["beside in probe"] = beside(found)
             self.numbers["whole in probe"] = _whole(found)
+            drawn.append(found.table("draws").columns["accuracy"][:, -1])
+        self.grids["draws in probe"] = Grid(tuple(rankings), tuple(range(self.size.draws)), np.stack(drawn))
 
     def removed_in_model(self, rankings: dict[str, Ranking]) -> None:
         """The model's own task without the first neurons of every ranking, and without those of two classes.

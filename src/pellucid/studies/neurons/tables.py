@@ -102,9 +102,10 @@ class Case:
     Grids: `layers CONCEPT` and `probe CONCEPT` (accuracy and controls), `anew CONCEPT` (probes of the first neurons
     alone), `beside CONCEPT` (their controls) and `smallest CONCEPT` (the smallest sets that are enough), `draws pos`
     (probes of sets of random neurons), `where CONCEPT` and `sub-layers` (first neurons by site), `spread` (neurons that
-    each class takes), `polysemy`, `in probe METHOD` (the first neurons alone; `beside in probe`: controls), `loss
-    METHOD` and `accuracy METHOD` of the model's own task (without them, by document group), the same of `class CLASS`,
-    `agreement`, `stability METHOD`, `experts`.
+    each class takes), `polysemy`, `in probe METHOD` (the first neurons alone; `beside in probe`: controls, `draws in
+    probe`: every draw of random ones, by ranking), `loss METHOD` and `accuracy METHOD` of the model's own task (without
+    them and without one draw of random ones, by document group), the same of `class CLASS`, `agreement`, `stability
+    METHOD`, `experts`.
     """
 
     name: str

@@ -66,10 +66,25 @@ def total_of(grid: Grid, first: int) -> dict[str, int]:
     return {str(site): round(float(share) * first) for site, share in zip(grid.columns, grid.values[0], strict=True)}
 
 
-def random_draws(case: Case, where: str) -> Array:
-    """Random neurons, which are drawn anew for every ranking: [rankings, columns]."""
-    names = [f"{where} {method}" for method in METHODS if f"{where} {method}" in case.grids]
+def random_draws(case: Case, score: str) -> Array:
+    """A score with random neurons, drawn anew for every ranking: [rankings, columns].
+
+    Without them in the model it is of one draw each; with them alone in a probe, the mean of several.
+    """
+    names = [f"{score} {method}" for method in METHODS if f"{score} {method}" in case.grids]
     return np.stack([case.grids[name].row("random") for name in names])
+
+
+def draws_in(case: Case, name: str) -> Array:
+    """Accuracies of probes of random neurons, draw by draw; not a number where only means of draws were kept."""
+    return case.grids[name].values.flatten() if name in case.grids else np.full(1, math.nan)
+
+
+def told_draws(draws: Array) -> str:
+    """How many draws there are, and between which numbers they lie."""
+    if np.isnan(draws).any():
+        return "draws were not kept"
+    return f"{len(draws)} draws {draws.min():.1%} to {draws.max():.1%}"
 
 
 def beyond_draws(number: Number, value: float, draws: Array) -> bool | None:
