@@ -16,7 +16,7 @@ from pellucid.studies.neurons.claims import claims
 from pellucid.studies.neurons.claims_methods import faithful_in_model, faithful_in_probe
 from pellucid.studies.neurons.rows import faithful_rows, verdict_rows
 from pellucid.studies.neurons.tables import METHODS, Grid
-from pellucid.studies.neurons.verdicts import apart, by_groups, paired
+from pellucid.studies.neurons.verdicts import apart, by_groups, of_means, paired
 from pellucid.studies.rules import Number
 from tests.studies import neurons_numbers as made
 from tests.studies.neurons_numbers import FEW, OPEN, TAGS, case
@@ -215,6 +215,37 @@ def test_one_draw_of_random_neurons_that_does_as_well_leaves_it_open():
     assert verdict("faithful to the model: Probeless", case(loss_iou=draw)) is None
     low = {f"in_probe_{name}": made.kept(0.3) for name in METHODS}
     assert verdict("faithful to a probe: Probeless", case(**low, draws_in_probe=made.in_probe(0.29, 0.7))) is None
+
+
+def test_a_class_is_spared_by_a_share_of_the_accuracy_and_beside_random_neurons():
+    """.005 of .3 is more than 1% of it; a drop that random neurons make as well tells nothing of a class."""
+
+    def judged(first, whole, random):
+        det, noun = made.lost(made.steps(first, 1e-4), whole, random), made.lost([whole] * 6, whole, random)
+        return verdict("Removing the neurons", case(accuracy_class_DET=det, accuracy_class_NOUN=noun))
+
+    assert judged(0.295, 0.3, 0.3) is False
+    assert judged(0.299, 0.3, 0.3) is True
+    assert judged(0.895, 0.9, 0.9) is True
+    assert judged(0.85, 0.9, 0.85) is None, "as many at random do the same"
+    assert judged(0.85, 0.9, 0.84) is None, "as many at random do more"
+    assert judged(0.895, 0.9, 0.93) is None, "as many at random would do it good"
+    found = next(each for each in claims([case(accuracy_class_DET=made.lost(made.steps(0.81), 0.9, 0.89))])
+                 if "Removing" in each.claim)  # fmt: skip
+    assert found.number.value == pytest.approx(0.1)
+    assert "DET 10% " in found.found
+    assert "less random" in found.found
+    assert "DET 8.9% " in found.found.partition("less random")[2]
+
+
+def test_numbers_of_means_are_jackknifed_whole():
+    whole, few = np.array([0.5, 0.7, 0.6, 0.8]), np.array([0.4, 0.7, 0.5, 0.6])
+    found = of_means(lambda one, other: other / one, whole, few, chance=0.9)
+    without = [few[keep].sum() / whole[keep].sum() for keep in ~np.eye(4, dtype=bool)]
+    reach = stats.t.ppf(0.975, 3) * np.sqrt(3 / 4 * ((np.array(without) - np.mean(without)) ** 2).sum())
+    assert (found.value, found.chance) == pytest.approx((2.2 / 2.6, 0.9))
+    assert (found.low, found.high) == pytest.approx((found.value - reach, found.value + reach))
+    assert of_means(lambda one: one, whole[:1]) is rules.UNKNOWN
 
 
 def test_a_ranking_of_the_chosen_alone_has_no_last():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -31,10 +31,17 @@ def relative(grid: Grid, row: str, column: int, whole: Number, chance: float) ->
 
 def by_groups(values: Array, chance: float = 0.0) -> Number:
     """The mean of one value of each of several groups of documents, with its jackknife interval."""
-    if len(values) < 2:
+    return of_means(lambda mean: mean, values, chance=chance)
+
+
+def of_means(number: Callable[..., float], *rows: Array, chance: float = 0.0) -> Number:
+    """A number of the means of several values of each group of documents, [groups] each, with its jackknife
+    interval."""
+    count = len(rows[0])
+    if count < 2:
         return UNKNOWN
-    without = [np.delete(values, group).mean() for group in range(len(values))]
-    return resampled(float(values.mean()), without, np.ones(len(values)), chance)
+    without = [number(*(np.delete(row, group).mean() for row in rows)) for group in range(count)]
+    return resampled(float(number(*(row.mean() for row in rows))), without, np.ones(count), chance)
 
 
 def apart(one: Number, other: Number) -> Number:
