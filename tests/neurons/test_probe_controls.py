@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pellucid import neurons
 from pellucid.collect.build import build_store
@@ -154,3 +155,25 @@ def test_the_training_part_has_no_word_of_a_document_for_testing(found):
     tested = rare.data.units[rare.split.test]
     assert (np.isin(rare.data.units, tested) & ~rare.split.test).any(), "some of their words have no class"
     assert part.rows == (~np.isin(rare.data.units, tested)).sum()
+
+
+def test_accuracy_less_each_control_has_an_interval_of_its_own(found):
+    made = neurons.probe(found.store, concept=CONCEPT, epochs=2, seeds=2, progress=False)
+    table = made.table("margins")
+    assert table.axes["control"] == ("majority", "random model", "control task")
+    accuracy, random, control, _ = made.values[:, 0]
+    assert table.columns["value"] == pytest.approx(accuracy - np.array([made.null[0, 0], random, control]))
+    place = made.place("measure", "selectivity")
+    assert table.columns["low"][2] == pytest.approx(made.low[place, 0])
+    assert table.columns["high"][2] == pytest.approx(made.high[place, 0])
+
+
+def test_a_margin_is_surer_than_two_accuracies_that_rise_and_fall_together():
+    """Groups of documents differ widely, and the probe is better by about a tenth in each of them."""
+    right, more = np.array([20.0, 50.0, 80.0, 40.0]), np.array([11, 9, 10, 10])
+    hits = np.stack([right + more, right, right - 5, np.full(4, 10.0)])[:, None, :, None]
+    found = probes._margins(hits, np.full((4, 1), 100.0)).columns
+    assert found["value"] == pytest.approx([0.475, 0.15, 0.10])
+    ends = stats.t.interval(0.95, 3, loc=0.1, scale=stats.sem(more / 100))
+    assert (found["low"][2], found["high"][2]) == pytest.approx(ends)
+    assert found["high"][0] - found["low"][0] > 20 * (found["high"][2] - found["low"][2])

@@ -33,6 +33,12 @@ def probe(accuracy: float, random: float, control: float, majority: float = 0.2,
     return bounded(MEASURES, ("all classes",), column, [[majority], [majority], [0.1], [0.0]], reach)
 
 
+def margins(accuracy: float, random: float, control: float, majority: float = 0.2, reach: float = 0.01) -> Grid:
+    """The same accuracy less each control."""
+    less = [accuracy - each for each in (majority, random, control)]
+    return bounded(("value",), ("majority", "random model", "control task"), [less], reach=reach)
+
+
 def anew(first: Sequence[float], random: float = 0.5, reach: float = 0.003) -> Grid:
     """Accuracies of probes on so many first neurons, and on as many others."""
     rows = [list(first), [0.3] * len(COUNTS), [random] * len(COUNTS)]
@@ -139,6 +145,7 @@ def case(name: str = "made-up", *, task: str | None = "lm", causal: bool = False
         **{f"probe {concept}": probe(0.9, 0.5, 0.4) for concept in ("pos", "number", "relation")},
         **{f"layers {concept}": bounded(MEASURES, SITES, [rising[::-1], rising, rising, rising], 0.2)
            for concept in ("pos", "number", "relation")},
+        **{f"margins {concept}": margins(0.9, 0.5, 0.4) for concept in ("pos", "number", "relation")},
         "anew pos": anew([0.8, 0.899, 0.9, 0.9, 0.9]),
         "anew number": anew([0.8, 0.85, 0.86, 0.87, 0.9]),
         "anew relation": anew([0.4, 0.6, 0.7, 0.8, 0.9]),

@@ -45,11 +45,17 @@ def test_every_claim_stands_where_numbers_are_made_for_it():
 
 DEEP, EVEN = [0, 0, 0, 0.2, 0.8], [0.2] * 5
 CHANGES = {
-    "tells the part of speech": ({"probe_pos": made.probe(0.5, 0.6, 0.4)}, {"probe_pos": made.probe(0.5, 0.495, 0.4)}),
-    "tells the number": ({"probe_number": made.probe(0.5, 0.3, 0.6)}, {"probe_number": made.probe(0.5, 0.3, 0.495)}),
+    "tells the part of speech": (
+        {"margins_pos": made.margins(0.5, 0.6, 0.4)},
+        {"margins_pos": made.margins(0.5, 0.495, 0.4)},
+    ),
+    "tells the number": (
+        {"margins_number": made.margins(0.5, 0.3, 0.6)},
+        {"margins_number": made.margins(0.5, 0.3, 0.495)},
+    ),
     "tells the syntactic relation": (
-        {"probe_relation": made.probe(0.5, 0.3, 0.3, majority=0.6)},
-        {"probe_relation": made.probe(0.5, 0.3, 0.3, majority=0.505)},
+        {"margins_relation": made.margins(0.5, 0.3, 0.3, majority=0.6)},
+        {"margins_relation": made.margins(0.5, 0.3, 0.3, majority=0.505)},
     ),
     "A twenty-fifth": (
         {"anew_pos": made.anew([0.5, 0.7, 0.9, 0.9, 0.9])},
@@ -107,6 +113,20 @@ def test_claims_fall_and_stay_open(start):
     falls, open_ = CHANGES[start]
     assert verdict(start, case(**falls)) is False
     assert verdict(start, case(**open_)) is None
+
+
+def test_controls_have_an_uncertainty_of_their_own():
+    """The probe is sure to .01 and stands .03 above a control; the difference is sure to .05, and so it is open."""
+    probe = made.probe(0.53, 0.5, 0.4)
+    found = case(probe_pos=probe, margins_pos=made.margins(0.53, 0.5, 0.4, reach=0.05))
+    assert verdict("tells the part of speech", found) is None
+    told = next(each for each in claims([found]) if "part of speech of words" in each.claim)
+    assert told.found.startswith(
+        "53%, random model 50%, difference 3.0% (−2.0% to 8.0%), chance 0%; control task 40%, "
+    )
+    assert verdict("tells the part of speech", case(margins_pos=made.margins(0.53, 0.5, 0.4, reach=0.02))) is True
+    bare = {name: grid for name, grid in case(probe_pos=probe).grids.items() if name != "margins pos"}
+    assert verdict("tells the part of speech", replace(found, grids=bare)) is None
 
 
 def test_claims_that_compare_models():

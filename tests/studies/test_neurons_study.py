@@ -62,7 +62,7 @@ def test_everything_is_measured(found):
     expected = {
         *(
             f"{what} {concept}"
-            for what in ("layers", "probe", "anew", "beside", "smallest", "where")
+            for what in ("layers", "probe", "margins", "anew", "beside", "smallest", "where")
             for concept in CONCEPTS
         ),
         "beside in probe",

@@ -45,7 +45,8 @@ class Probe(Result):
     """Accuracy of a probe beside its controls, [measure, class]; the first class is all together.
 
     Tables: `weights` [class, neuron] with its interval over documents and the size that the control task gives it;
-    `seeds`, each probe on its own; `words`, how many of each class were learned from and tested.
+    `seeds`, each probe on its own; `words`, how many of each class were learned from and tested; `margins`, accuracy
+    less each control, all classes together, with the interval of the difference.
     """
 
     kind: ClassVar[str] = "neurons.probe"
@@ -224,6 +225,7 @@ def _result(found: Material, trained: Fitted, tasks: list[Task], hits: Array, to
         **weight_tables(found, trained, seeds),
         "seeds": _seed_table(hits, counts, trained.epochs[:seeds]),
         "words": _word_table(found, counts),
+        "margins": _margins(np.stack([*hits, guessed[0]]), counts),
     }
     learned = over_folds(trained.weights[:seeds], unit=unit).resampled
     arguments = {**told, "learned": learned, "left out": dict(data.left_out), "unit": data.unit}
@@ -262,6 +264,19 @@ def _seed_table(hits: Array, counts: Array, epochs: Array) -> Table:
     names = ("accuracy", "control task", "random model")
     columns = {name: share[place] for place, name in enumerate(names)}
     return Table({"seed": tuple(range(share.shape[1]))}, {**columns, "epochs": np.asarray(epochs)})
+
+
+def _margins(hits: Array, counts: Array) -> Table:
+    """Accuracy less that of each control, from hits [probe, control, random model and guesses, seeds, groups,
+    classes]."""
+
+    def less(accuracy: Array) -> Array:
+        real, control, random, guess = accuracy.mean(axis=1)[:, 0]
+        return real - np.stack([guess, random, control])
+
+    values, interval = accuracies(hits, counts, less)
+    ends = {name: end for name, end in (("low", interval.low), ("high", interval.high)) if end is not None}
+    return Table({"control": ("majority", "random model", "control task")}, {"value": values, **ends})
 
 
 def _word_table(found: Material, counts: Array) -> Table:

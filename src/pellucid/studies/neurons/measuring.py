@@ -17,7 +17,7 @@ from pellucid.collect.store import Store
 from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import TrainError
 from pellucid.heads.weighing.measuring import measured
-from pellucid.neurons import Ranking, RankingCurves
+from pellucid.neurons import Probe, Ranking, RankingCurves
 from pellucid.neurons.probing.material import Reading, kept
 from pellucid.neurons.probing.training import device_beside
 from pellucid.neurons.ranking import overall_table
@@ -239,6 +239,7 @@ class Measuring:
         )  # fmt: skip
         if keep:
             self.grids[f"probe {concept}"] = Grid.of(found)
+            self.grids[f"margins {concept}"] = margins(found)
         return found.ranking()
 
 
@@ -268,6 +269,15 @@ def beside(found: RankingCurves) -> Grid:
     last = whole.columns["value"][1:, None]
     values = np.concatenate([part.columns["value"], last], axis=1)
     return Grid(tuple(map(str, part.axes["measure"])), (*part.axes["neurons"], "all"), values)
+
+
+def margins(found: Probe) -> Grid:
+    """A probe's accuracy less each of its controls, with the interval of the difference over documents."""
+    table = found.table("margins")
+    value, low, high = (None if name not in table.columns else table.columns[name][None]
+                        for name in ("value", "low", "high"))  # fmt: skip
+    assert value is not None
+    return Grid(("value",), table.axes["control"], value, np.zeros_like(value), low, high)
 
 
 def smallest(found: RankingCurves) -> Grid:

@@ -99,7 +99,8 @@ class Grid:
 class Case:
     """All numbers of one model: facts (the model, texts, sizes), grids and single numbers, by name.
 
-    Grids: `layers CONCEPT` and `probe CONCEPT` (accuracy and controls), `anew CONCEPT` (probes of the first neurons
+    Grids: `layers CONCEPT` and `probe CONCEPT` (accuracy and controls), `margins CONCEPT` (accuracy less each control),
+    `anew CONCEPT` (probes of the first neurons
     alone), `beside CONCEPT` (their controls) and `smallest CONCEPT` (the smallest sets that are enough), `draws pos`
     (probes of sets of random neurons), `where CONCEPT` and `sub-layers` (first neurons by site), `spread` (neurons that
     each class takes), `polysemy`, `in probe METHOD` (the first neurons alone; `beside in probe`: controls, `draws in
