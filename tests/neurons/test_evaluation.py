@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pellucid import neurons
+from pellucid import Corpus, neurons
 from pellucid.collect.build import build_store
 from pellucid.heads import measured
 from pellucid.model import Edit, Model
@@ -249,6 +249,29 @@ def test_a_ranking_of_the_same_documents_is_warned_of(both, ranking):
             neurons.trained_anew(both, each, **settings)
     with pytest.warns(NeuronWarning, match="tested on"):
         neurons.trained_anew(both, apart[0], **settings, seed=1)  # other documents are for testing with another seed
+
+
+def test_a_vote_is_warned_of_where_any_ranking_has_seen_the_documents(both):
+    """Whichever comes first, and of whichever text the others are."""
+    settings = {"concept": "upos=NOUN", "counts": (2,), "epochs": 2, "draws": 1, "seeds": 1, "within": None}
+    ways = {"concept": "upos=NOUN", "sites": "0:neurons.*"}
+    part, other = neurons.training_part(both, concept="upos=NOUN"), Corpus.grammar(40, seed=9)
+    seen, held, also = neurons.probeless(both, **ways), neurons.probeless(part, **ways), neurons.iou(part, **ways)
+    strange = neurons.probeless(planted.model(), other, concept="upos=NOUN", sites="neurons.*", control=False)
+    for pair in ((held, seen), (seen, held), (strange, seen), (held, neurons.vote({"a": held, "b": seen}))):
+        voted = neurons.vote(dict(zip("ab", pair, strict=True)))
+        with pytest.warns(NeuronWarning, match="made of the documents that it is tested on"):
+            neurons.trained_anew(both, voted, **settings)
+    assert "held out" not in neurons.vote({"a": held, "b": seen}).provenance.corpus
+    assert neurons.vote({"a": held, "b": also}).provenance.corpus == held.provenance.corpus
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        for pair in (
+            (held, also),
+            (strange, held),
+            (held, neurons.forest(both, concept="upos=NOUN", trees=3, seeds=1)),
+        ):
+            neurons.trained_anew(both, neurons.vote(dict(zip("ab", pair, strict=True))), **settings)
 
 
 def test_a_ranking_of_the_same_text_is_warned_of_in_the_model_too(both, ranking):
