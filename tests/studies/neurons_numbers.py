@@ -176,7 +176,9 @@ def case(name: str = "made-up", *, task: str | None = "lm", causal: bool = False
         "depth pos": Number(-0.3, 0.0, band=(-0.05, 0.05)),
         "depth number": Number(0.0, 0.0, band=(-0.05, 0.05)),
         "depth relation": Number(0.3, 0.0, band=(-0.05, 0.05)),
+        "depth relation less pos": Number(0.6, 0.0, band=(-0.05, 0.05)),
         "hidden units": Number(40, 25, band=(18.0, 32.0)),
+        "several classes": Number(0.33, 0.1, band=(0.05, 0.15)),
     }
     for changed, value in changes.items():
         held: dict[str, Any] = grids if isinstance(value, Grid) else numbers

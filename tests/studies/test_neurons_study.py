@@ -20,7 +20,7 @@ from pellucid.studies.neurons import figures, rows
 from pellucid.studies.neurons import running as study
 from pellucid.studies.neurons.cases import SCALES, Asked, Setup, case_names, check_data, setup, spread_over
 from pellucid.studies.neurons.claims import claims
-from pellucid.studies.neurons.measuring import Measuring, depth_of, experts, first_of
+from pellucid.studies.neurons.measuring import Measuring, experts, first_of
 from pellucid.studies.neurons.page import write_page
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, METHODS, STREAMED, Case, Grid, read, read_cases, write
 from pellucid.studies.rules import Number
@@ -78,6 +78,9 @@ def test_everything_is_measured(found):
     assert found.facts["neurons"] == {"stream": 256, "compared": 128, "sub-layers": 640}
     assert found.grids["layers pos"].columns == ("resid.0", "resid.4")
     assert found.grids["sub-layers"].columns == ("attn.3", "neurons.3")
+    number = found.numbers["hidden units"]  # of the first 32 of 128 + 512 neurons
+    assert number.value == pytest.approx(32 * found.grids["sub-layers"].row("value")[1])
+    assert number.chance == pytest.approx(32 * 512 / 640)
 
 
 def test_neurons_are_ranked_and_judged_on_other_texts(found, opened):
@@ -132,7 +135,9 @@ def test_agreement_and_experts_are_those_of_the_rankings(found, opened):
     shared = len(tops["iou"] & tops["precision"]) / len(tops["iou"] | tops["precision"])
     assert found.grids["agreement"].at("iou", "precision").value == pytest.approx(shared, abs=1e-5)
     share = float((np.abs(made["precision"].values).max(axis=0) >= 0.5).mean())
-    assert found.grids["experts"].at("model", 0.5).value == pytest.approx(share, abs=0.02)
+    number = found.grids["experts"].at("model", 0.5)
+    assert number.value == pytest.approx(share, abs=0.02)
+    assert number.low < number.value < number.high
 
 
 def test_a_tagger_runs_on_sentences_that_it_can_answer(opened):
@@ -151,23 +156,23 @@ def test_a_tagger_runs_on_sentences_that_it_can_answer(opened):
 
 def test_experts_by_hand():
     names = [f"resid.0:{at}" for at in range(4)]
-    grid = experts(ranking([[0.6, -0.95, 0.1, 0.2], [0.75, 0.1, 0.4, 0.2]], names, [[0.1, 0.5, 0.1, 0.1]] * 2))
+    made = ranking([[0.6, -0.95, 0.1, 0.2], [0.75, 0.1, 0.4, 0.2]], names, [[0.1, 0.5, 0.1, 0.1]] * 2)
+    grid = experts(made)
     assert grid.columns == BARS
     assert grid.row("model").tolist() == [0.5, 0.5, 0.25]  # the second detects by low values
     assert grid.row("random model").tolist() == [0.25, 0, 0]
     assert grid.at("model", 0.5).chance == 0.25
-
-
-def test_depths_by_hand():
-    """The first two of six neurons stand at the sites 0 and 1 of three."""
-    names = [f"resid.{site}:{at}" for site in (0, 2, 4) for at in range(2)]
-    found = depth_of(ranking([[9, 0, 8, 0, 0, 0]], names), 2, ("resid.0", "resid.2", "resid.4"))
-    assert found.value == pytest.approx((0 + 0.5) / 2 - (0 + 0.5 + 1 + 1) / 4)
-    assert found.below() is None
-    assert [first_of(total) for total in (10, 1000)] == [4, 50]
+    assert grid.low is None
+    reach = np.array([[0.01, 0.3, 0.01, 0.01], [0.1, 0.01, 0.12, 0.01]])
+    bounded = experts(replace(made, low=made.values - reach, high=made.values + reach))
+    assert bounded.row("model").tolist() == [0.5, 0.5, 0.25]
+    # lower ends .65, .65, .28 and .19: two, none and none; upper ends .85, 1.25, .52 and .21: three, two and one
+    assert bounded.low[0].tolist() == [0.5, 0, 0]
+    assert bounded.high[0].tolist() == [0.75, 0.5, 0.25]
 
 
 def test_sites_are_spread_and_the_last_is_there():
+    assert [first_of(total) for total in (10, 1000)] == [4, 50]
     names = [str(at) for at in range(31)]
     assert spread_over(names, 6) == ("0", "6", "12", "18", "24", "30")
     assert spread_over(names, 1) == ("30",)

@@ -135,13 +135,13 @@ def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute", seed: int =
     if not 1 <= k <= len(names):
         raise ResultError(f"There are {len(names)} neurons, so there is no first {k}; use 1 to {len(names)}.")
     whole = np.stack([chance_of_first(ranking.scores(cls, by=by), k) for cls in classes])  # [classes, neurons]
-    values, low, high = _served(whole), None, None
+    values, low, high = classes_served(whole), None, None
     spread = [deviations(ranking, cls) for cls in classes]
     bounded = [each for each in spread if each is not None]
     if len(bounded) == len(classes):
         dice, sds = np.random.default_rng([seed, 17]), np.stack(bounded)
         drawn = [
-            _served(np.stack([chance_of_first(row, k) for row in redrawn(ranking.values, sds, dice, by=by)]))
+            classes_served(np.stack([chance_of_first(row, k) for row in redrawn(ranking.values, sds, dice, by=by)]))
             for _ in range(_SERVED)
         ]
         low, high = mirrored(np.stack(drawn), values)
@@ -153,7 +153,7 @@ def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute", seed: int =
     return Polysemy(
         axes={"classes": tuple(range(len(classes) + 1))},
         values=values,
-        null=_served(np.full((len(classes), 1), k / len(names))),
+        null=classes_served(np.full((len(classes), 1), k / len(names))),
         low=low,
         high=high,
         resampled=ranking.resampled if low is None else f"{BOUNDS} {ranking.resampled}",
@@ -162,7 +162,7 @@ def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute", seed: int =
     )
 
 
-def _served(chances: Array) -> Array:
+def classes_served(chances: Array) -> Array:
     """The mean share of neurons that are among the first of 0, 1, … classes, from their chances [classes, neurons].
 
     Classes are independent, so a neuron's number of them follows the law of Poisson's binomial.

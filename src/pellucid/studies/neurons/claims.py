@@ -24,7 +24,7 @@ from pellucid.studies.neurons.verdicts import (
     told_draws,
     total_of,
 )
-from pellucid.studies.rules import Number
+from pellucid.studies.rules import UNKNOWN, Number
 
 REDUNDANT, NEAR = 0.15, 0.99
 """The share of neurons that is said to suffice for transfer, and that of the accuracy of all that is the same."""
@@ -183,7 +183,8 @@ def _lower(case: Case) -> CaseClaim:
     return CaseClaim(
         "Neurons for parts of speech stand in lower layers.",
         f"Mean depth (0 the embeddings, 1 the last site) of the first {FIRST:.0%} of the neurons less that of the "
-        "others: below 95% of the ways to deal out which are the first.",
+        "others: below 97.5% of what it is if the sites of some units of the stream, drawn at random, are turned "
+        "round; it does not stand if it is above 97.5%.",
         f"{told(number)}; a probe on one site is best at {best.columns[int(row.argmax())]} ({row.max():.1%}; first "
         f"{row[0]:.1%}, last {row[-1]:.1%})",
         number.below(),
@@ -195,15 +196,14 @@ def _lower(case: Case) -> CaseClaim:
 
 
 def _complex_higher(case: Case) -> CaseClaim:
-    one, other = (_depths(case, concept) for concept in ("relation", "pos"))
-    chosen = np.arange(len(one) + len(other)) < len(one)
-    number = rules.difference(np.concatenate([one, other]), chosen, ~chosen)
+    relation, pos, plural = (_depths(case, concept).mean() for concept in ("relation", "pos", "number"))
+    number = case.numbers.get("depth relation less pos", UNKNOWN)
     return CaseClaim(
         "Neurons for syntax stand in higher layers than those for parts of speech.",
         f"Mean depth of the first {FIRST:.0%} of the neurons for the syntactic relation less that for the part of "
-        "speech: beyond 95% of the ways to deal them out to the two.",
-        f"relation {one.mean():.2f}, part of speech {other.mean():.2f}, number {_depths(case, 'number').mean():.2f}; "
-        f"difference {told(number)}",
+        "speech: beyond 95% of what it is if units of the stream, drawn at random and each with all its sites, change "
+        "from the one to the other.",
+        f"relation {relation:.2f}, part of speech {pos:.2f}, number {plural:.2f}; difference {told(number)}",
         number.above(),
         case.name,
         slide("Distribution of neurons across layers"),
@@ -221,8 +221,8 @@ def _hidden(case: Case) -> CaseClaim:
     return CaseClaim(
         "Inside a block, the deeper sub-layer has more of the neurons.",
         f"Of the first {FIRST:.0%} of what attention adds and of the MLP's hidden units (by d′ for parts of speech), "
-        "more are hidden units than 97.5% of draws of as many would have; it does not stand if fewer are than 97.5% of "
-        "draws would have.",
+        "more are hidden units than in 97.5% of the ways to deal out which units are hidden ones, each with all its "
+        "blocks; it does not stand if fewer are than in 97.5%.",
         f"{own:.0%} are hidden units ({number.value:.0f}, chance {number.chance:.0f}, {low:.0f} to {high:.0f}), of all "
         f"neurons {even:.0%}",
         number.above(),
@@ -253,16 +253,14 @@ def _closed_classes(case: Case) -> CaseClaim:
 
 def _exclusive(case: Case) -> CaseClaim:
     grid, total = case.grids["polysemy"], case.neurons
-    assert grid.null is not None
     counts = np.round(grid.values[0] * total).astype(int)
     serving, single = int(counts[1:].sum()), int(counts[1])
-    even = float(grid.null[0, 2:].sum() / grid.null[0, 1:].sum())
-    number = rules.share(serving - single, serving, even)
+    number = case.numbers.get("several classes", UNKNOWN)
     return CaseClaim(
         "More neurons serve several classes than a random deal gives; the others are exclusive to one.",
-        "Of the neurons that are among the first 2% of any class, the share of those of several classes: Wilson's "
-        "interval over neurons lies above what as many first neurons drawn at random for every class give; it does not "
-        "stand if it lies below, where neurons are exclusive more often than by chance.",
+        "Of the neurons that are among the first 2% of any class, the share of those of several classes: above 97.5% "
+        "of what it is if every class has other units of the stream at random, each with all its sites; it does not "
+        "stand if it lies below 97.5%, where neurons are exclusive more often than by chance.",
         f"of {serving} neurons {told(number, per_cent=True, against='random deal')} serve several classes, "
         f"{single / serving:.0%} one alone",
         number.above(),
@@ -279,8 +277,9 @@ def _experts(case: Case) -> CaseClaim:
     rest = "; ".join(f"from {bar:.1f} {grid.at('model', bar).value:.1%}" for bar in BARS[1:])
     return CaseClaim(
         "Some single neurons are experts of a class.",
-        f"Share of neurons whose average precision for any part of speech is {BARS[0]} or more: Wilson's interval over "
-        "neurons lies above the share in a network with random weights.",
+        f"Share of neurons whose average precision for any part of speech is {BARS[0]} or more: its interval (from the "
+        "share with all precisions at the lower ends of their own, over document groups, to that at the upper ends) "
+        "lies above the share in a network with random weights.",
         f"{told(number, per_cent=True, against='random network')}; {rest}",
         number.above(),
         case.name,

@@ -160,7 +160,8 @@ def _classes(sheet: Sheet, cases: Study) -> None:
     sheet.table(
         ("model", "average precision from", "experts", "95% interval", "random network"),
         rows.expert_rows(cases),
-        caption=f"Experts: neurons whose average precision for any class is {BARS[0]} or more; intervals over neurons",
+        caption=f"Experts: neurons whose average precision for any class is {BARS[0]} or more; intervals: all "
+        "precisions at the ends of their own, over document groups",
         name="experts",
         right=("average precision from", "experts", "95% interval", "random network"),
     )

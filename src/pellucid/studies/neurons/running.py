@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.errors import listing
+from pellucid.neurons import Ranking
 from pellucid.results import versions
 from pellucid.studies.claims import StudyError
 from pellucid.studies.names import short_name
@@ -84,13 +85,14 @@ def _computed(name: str, model: str, opened: Setup, scale: Scale, asked: Asked, 
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
         step(f"reading {opened.ranked.name} and {opened.judged.name}")
         found = Measuring(opened, Path(folder), asked.seed)
+        probed: dict[str, Ranking] = {}
         for concept, told in CONCEPTS.items():
             step(f"probes of {told}, by layer and of the first neurons")
             found.layers(concept)
-            ranking = found.sets(concept)
-            if concept == "pos":
-                found.shapes(ranking)
-                found.random_sets(ranking)
+            probed[concept] = found.sets(concept)
+        found.depths(probed["relation"], probed["pos"])
+        found.shapes(probed["pos"])
+        found.random_sets(probed["pos"])
         found.sub_layers()
         step(f"ranking {', '.join(opened.compared)}")
         rankings = found.rankings()

@@ -106,7 +106,8 @@ class Case:
     each class takes), `polysemy`, `in probe METHOD` (the first neurons alone; `beside in probe`: controls, `draws in
     probe`: every draw of random ones, by ranking), `loss METHOD` and `accuracy METHOD` of the model's own task (without
     them and without one draw of random ones, by document group), the same of `class CLASS`, `agreement`, `stability
-    METHOD`, `experts`.
+    METHOD`, `experts`. Numbers: `whole CONCEPT` and `whole in probe` (all neurons), and beside deals of whole units
+    `depth CONCEPT`, `depth relation less pos`, `hidden units`, `several classes`.
     """
 
     name: str
