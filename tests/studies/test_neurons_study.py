@@ -220,8 +220,10 @@ def test_numbers_of_an_older_format_are_read_without_what_they_lack(tmp_path):
     cells = [part[np.ix_(kept, kept)] for part in (grids["agreement"].values, grids["agreement"].null)]
     old = Case(new.name, new.facts, {**grids, "agreement": Grid(names, names, *cells)}, new.numbers)
     path = write(old, tmp_path)
-    path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+    assert path.read_text().startswith('{"format": 3,')
+    path.write_text(path.read_text().replace('"format": 3', '"format": 1', 1))
     again = read(path)
+    assert again.format == 1
     assert list(again.methods) == [name for name in METHODS if name not in ("forest", "ablation")]
     assert rows.smallest_rows([again])[0][3:] == ("–",) * 4
     assert rows.control_rows([again]) == []
@@ -230,12 +232,16 @@ def test_numbers_of_an_older_format_are_read_without_what_they_lack(tmp_path):
     assert not faults(figures.faithful([new, again]))
     table = {row[:2]: row[2:] for row in rows.agreement_rows([new, again])}
     assert table[METHODS["probeless"], METHODS["forest"]][1] == "–"
-    write_page([new, again], tmp_path / "page")
+    page = write_page([new, again], tmp_path / "page").read_text(encoding="utf-8")
+    assert page.count("numbers of an older Pellucid (format 1, now 3)") == 1
+    assert read(tmp_path / "page" / f"{again.name}.json").format == 1
     runs = tmp_path / "runs"
     runs.mkdir()
-    write(Case("zoo-mlm", old.facts, old.grids, old.numbers), runs)
-    with pytest.raises(StudyError, match="by an older Pellucid"):
-        study.compute(runs, models=["zoo:mlm"], scale="smoke", say=quiet)
+    for number in (1, 2):  # all that there is may be there: smallest sets were chosen otherwise
+        write(Case("zoo-mlm", new.facts, new.grids, new.numbers, number), runs)
+        told = rf"zoo-mlm\.json' was computed by an older Pellucid \(its numbers are of format {number}, now it is 3\)"
+        with pytest.raises(StudyError, match=told):
+            study.compute(runs, models=["zoo:mlm"], scale="smoke", say=quiet)
 
 
 # -- files and going on ------------------------------------------------------------------------------------------------
@@ -256,7 +262,7 @@ def test_a_killed_study_goes_on_with_the_next_model(monkeypatch, tmp_path):
             done.append("killed")
             raise KeyboardInterrupt
         done.append(name)
-        facts = {**case().facts, "asked": {"scale": scale.name, "seed": asked.seed, "model": model}}
+        facts = {**case().facts, "asked": study._told(model, scale.name, asked)}
         return Case(name, facts, case().grids, case().numbers)
 
     monkeypatch.setattr(study, "setup", lambda *given: None)
@@ -271,6 +277,27 @@ def test_a_killed_study_goes_on_with_the_next_model(monkeypatch, tmp_path):
     assert (runs / "zoo-mlm.json").read_bytes() == before
     with pytest.raises(StudyError, match="was computed with seed=0"):
         study.compute(runs, scale="smoke", seed=1, say=quiet)
+
+
+def test_numbers_of_another_text_are_not_taken_for_these(monkeypatch, tmp_path):
+    """Two folders with the same names of files, and other sentences in one of them."""
+    line = "1\tdogs\tdog\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+    for name, text in (("one", line), ("same", line), ("other", line.replace("dogs", "cats"))):
+        folder = tmp_path / name / "ud_english_ewt"
+        folder.mkdir(parents=True)
+        for part in ("dev", "test"):
+            (folder / f"en_ewt-ud-{part}.conllu").write_text(text)
+
+    def computed(name, model, opened, scale, asked, say):
+        return Case(name, {**case().facts, "asked": study._told(model, scale.name, asked)}, case().grids, {})
+
+    monkeypatch.setattr(study, "setup", lambda *given: None)
+    monkeypatch.setattr(study, "_computed", computed)
+    ways = {"models": ["zoo:lm"], "say": quiet}
+    study.compute(tmp_path / "runs", data=tmp_path / "one", **ways)
+    study.compute(tmp_path / "runs", data=tmp_path / "same", **ways)
+    with pytest.raises(StudyError, match="was computed with text='"):
+        study.compute(tmp_path / "runs", data=tmp_path / "other", **ways)
 
 
 def test_what_is_missing_is_said(tmp_path):
@@ -312,7 +339,7 @@ def test_newer_files_and_models_that_are_there_twice_are_refused(tmp_path):
     (tmp_path / "b.json").write_bytes((tmp_path / "a.json").read_bytes())
     with pytest.raises(StudyError, match="hold the model a"):
         read_cases(tmp_path)
-    (tmp_path / "b.json").write_text(json.dumps({"study": "neurons", "format": 3}))
+    (tmp_path / "b.json").write_text(json.dumps({"study": "neurons", "format": 4}))
     with pytest.raises(StudyError, match="newer Pellucid"):
         read_cases(tmp_path)
 
@@ -328,6 +355,7 @@ def test_the_page_explains_itself(found, tmp_path):
         assert each.rule.replace("'", "&#x27;") in page
     assert "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
     assert ">nan" not in page
+    assert "chosen by three folds" in page
     tables = {path.stem for path in (tmp_path / "page" / "tables").iterdir()}
     assert tables >= {"verdicts", "rules", "claims", "layers", "smallest", "sets", "where", "classes", "faithful"}
     assert {each.name for each in read_cases(tmp_path / "page")} == {"made-up", "zoo-tagger"}
