@@ -233,6 +233,23 @@ def test_greedy_removal_for_a_class_goes_by_that_class_alone():
     assert set(both.top(2)) == {planted.names()["DET"], planted.names()["VERB"]}
 
 
+def test_neurons_that_do_harm_are_not_removed_first():
+    """One more neuron works against verbs: without it answers gain several times what they can lose."""
+    network, own = planted.network(), planted.neurons()["VERB"]
+    first = network.transformer.h[0].mlp
+    with torch.no_grad():
+        first.c_fc.weight[:, 0], first.c_fc.bias[0] = first.c_fc.weight[:, own], first.c_fc.bias[own]
+        first.c_proj.weight[0] = -0.97 * first.c_proj.weight[own]
+    model, text = Model.load(network, tokenizer=planted.tokenizer()), planted.corpus().take(30)
+    ways = {"concept": "upos=VERB", "sites": "neurons.0"}
+    single = by_ablation(model, text, **ways)
+    assert single.top(1) == ["neurons.0:0"]
+    assert single.scores(by="signed").min() < -1
+    greedy = by_greedy_ablation(model, text, **ways, within=1, count=1)
+    assert greedy.table("steps").columns["neuron"].tolist() == [planted.names()["VERB"]]
+    assert greedy.table("steps").columns["lost"][0] > 0.1
+
+
 def test_bad_input_is_one_sentence(tagger):
     site = Site("neurons", 0)
     with pytest.raises(SiteError, match="replaced by 'noise'"):
