@@ -76,7 +76,8 @@ def ranking_from_sums(
     grouping = concept.grouped(view.label, view.values)
     neurons = tuple(name for key in keys for name in neuron_names(site_of(key), view.means(key).shape[1]))
     sums = sums_of(view, keys, grouping)
-    groups = {number: float(view.group(number).counts.sum()) for number in view.groups}
+    places = [place for own in grouping.values() for place in own]
+    groups = {number: float(view.group(number).counts[places].sum()) for number in view.groups}
     again = [
         Again(statistic(sums_of(view.without(number), keys, grouping)), size) for number, size in groups.items() if size
     ]

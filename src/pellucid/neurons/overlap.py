@@ -144,15 +144,15 @@ class _Fired:
 def _fired_on(data: Binned, cut: Cut, *, lower: bool) -> _Fired:
     """The end is that of the last bins; for the lower one, bins are turned around.
 
-    The grid is as wide as values are away from their median, so a bin that holds half of all words holds equal values:
-    none is above a quantile among them. A neuron whose words are all in one bin is taken as constant.
+    The grid is as wide as values are away from their median, so a bin that holds half of all words is taken to hold
+    equal values: none is above a quantile among them. This is sure for constant neurons alone.
     """
     total = data.total[:, ::-1] if lower else data.total
     above = np.cumsum(total[:, ::-1], axis=1)[:, ::-1] - total  # words in the bins after each, [neuron, bin]
     units, n = np.arange(total.shape[0]), int(data.counts.sum())
     if cut.quantile is not None:
         wanted = n - 1 - cut.rank(n)
-        place = (above >= max(wanted, 0)).sum(1).clip(max=total.shape[1] - 1)  # the first bin with fewer words above
+        place = (above > wanted).sum(1)  # the first bin with no more words above: it holds the value to exceed
         inside = total[units, place]
         most = (wanted - above[units, place]).clip(0, inside)  # and fewer where values are equal
         part, equal = most / np.maximum(inside, 1), np.zeros(len(units))
@@ -162,7 +162,7 @@ def _fired_on(data: Binned, cut: Cut, *, lower: bool) -> _Fired:
             place = total.shape[1] - 1 - place
         most = inside = total[units, place]
     tied = (2 * inside >= n) & ~np.isnan(equal)
-    return _Fired(place, np.where(tied, equal, part), above[units, place], inside, most, tied & (inside == n))
+    return _Fired(place, np.where(tied, equal, part), above[units, place], inside, most, tied & ~data.moves)
 
 
 def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:

@@ -90,7 +90,7 @@ def binned_precision(data: Binned, side: Array | None = None, *, ends: str = "bo
     most, least = bounds.max(0)  # of [end, 2, class, neuron]
     best = np.max(sides, axis=0)
     scores = best_side(sides[0], sides[1] if len(sides) > 1 else None, side)
-    return scores, np.maximum(np.maximum(most - best, best - least), 0.0)
+    return scores, np.where(data.moves, np.maximum(np.maximum(most - best, best - least), 0.0), 0.0)
 
 
 def binned_chance(data: Binned, seed: int, *, ends: str = "both") -> tuple[Array, Array]:
@@ -178,11 +178,12 @@ def _neuron(
 ) -> tuple[list[Scores], Array]:
     """One neuron's scores over all words, then without each document group, and its Σ_b n_b/N_b [end].
 
-    What leaving a group out changes is found on bins of equal size by rank, and added to the exact score.
+    What leaving a group out changes is found on bins of about equal size by rank, equal values in one, and added to the
+    exact score.
     """
     exact = [average_precision(side, codes, classes)[places][:, None] for side in (values, -values)[:ends]]
-    rank = np.empty(len(values), np.int64)
-    rank[np.argsort(values, kind="stable")] = np.arange(len(values))
+    _, which, equal = np.unique(values, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(equal) - equal)[which]
     place = ((groups * classes + codes) * _BINS) + rank * _BINS // len(values)
     count = int(groups.max()) + 1
     hist = np.bincount(place, minlength=count * classes * _BINS).reshape(count, classes, 1, _BINS)
@@ -195,5 +196,4 @@ def _neuron(
             for one, step in zip(exact, (-1, 1)[:ends], strict=True)
         ]
         found.append(best_side(sides[0], sides[1] if ends > 1 else None, found[0].signed if found else None))
-    equal = np.unique(values, return_counts=True)[1]
     return found, np.array([_ties(each[None])[0] for each in (equal[::-1], equal)[:ends]])
