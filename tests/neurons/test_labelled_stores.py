@@ -68,3 +68,16 @@ def test_words_are_ranked_by_a_label_of_the_store_and_another_rule_is_refused(mo
     with pytest.raises(PellucidError, match="already has a label called 'w'"):
         rank(model, text, concept=cats, sites="resid.2", progress=False)
     assert rank(model, text, concept=dogs, sites="resid.2", progress=False)["probeless"].classes == ("w",)
+
+
+@pytest.mark.parametrize("method", ["iou", "precision"])
+def test_a_store_that_is_not_built_to_its_end_is_not_ranked(model, tmp_path, method):
+    folder = tmp_path / "s"
+    half = pl.build_store(model, corpus(), folder, "resid.2", part=(0, 2), shard_tokens=64, **READ)
+    assert half.missing
+    said = f"is not complete: {len(half.missing)} shards are missing. Build it to the end first."
+    for exact in (True, False):
+        with pytest.raises(PellucidError, match=said):
+            rank(half, concept="mood=1", methods=method, exact=exact)
+    whole = pl.build_store(model, corpus(), folder, "resid.2", shard_tokens=64, **READ)
+    assert rank(whole, concept="mood=1", methods=method, exact=True)[method].classes == ("1",)

@@ -102,6 +102,14 @@ class Store:
         present = {entry.shard for entry in self.entries}
         return tuple(number for number in range(self.about["shards"]) if number not in present)
 
+    def check_complete(self) -> None:
+        """Raises where shards are missing."""
+        if self.missing:
+            raise SweepError(
+                f"The store in {str(self.folder)!r} is not complete: {len(self.missing)} shards are missing. Build it "
+                "to the end first."
+            )
+
     @property
     def models(self) -> tuple[ModelFacts, ...]:
         """The models whose activations these are."""

@@ -41,6 +41,7 @@ class RowClasses:
 
 def row_classes(store: Store, concept: Concept) -> RowClasses:
     """The class and document group of every row."""
+    store.check_complete()
     ready = labelled_store(store, concept)
     values: list[str | None] = []
     groups: list[Array] = []
