@@ -67,7 +67,7 @@ def iou(
     ends: str = "both",
     exact: bool = False,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """Intersection over union of the words a neuron fires on and the words of a class (Bau et al. 2017; Mu & Andreas).

@@ -40,7 +40,7 @@ def precision(
     exact: bool = False,
     preset: str | None = None,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """Average precision of every neuron as a detector of a class: Σ (R_k − R_{k−1})·P_k over its values, largest first.

@@ -29,7 +29,7 @@ def probeless(
     sites: Sites = None,
     standardise: bool = False,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """Every neuron's summed distance between class means (Antverg & Belinkov 2022), from `ClassMoments`.

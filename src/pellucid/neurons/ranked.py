@@ -16,7 +16,7 @@ from pellucid.neurons.arrays import ROWS, array_store
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept, as_concept
 from pellucid.neurons.methods import LABEL, RANKINGS
-from pellucid.neurons.sources import Sites, found_in, patterns, usual_sites
+from pellucid.neurons.sources import Sites, check_pooling, found_in, patterns, usual_sites
 from pellucid.results import ResultError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def rank(
     methods: str | Sequence[str] = "probeless",
     sites: Sites = None,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     preset: str | None = None,
     seed: int = 0,
     **options: Any,
@@ -51,7 +51,8 @@ def rank(
     """Rankings by several methods, by the method's name; all that need one pass share it, all others one store.
 
     `control` reads the text with a randomly initialised twin too, which probes, forests and Gaussians always have.
-    `pooling` makes rows of words (mean, first, last of their sub-words) or of whole sentences (sentence-mean, -max …).
+    `pooling` makes rows of words (mean, first, last of their sub-words; a model's default is mean) or of whole
+    sentences (sentence-mean, -max …).
     `options` are those of the methods (quantile, exact, standardise, trees …), each for all methods that have it, and
     with a model those of `sweep`; one that nothing here would use is refused. `exact=True` with a model reads it into a
     temporary store. Where `ablation` is among several methods and no sites are named, all rank the MLP units alone.
@@ -63,6 +64,7 @@ def rank(
     if isinstance(source, ROWS):
         source, corpus, options = _of_arrays(source, corpus, options)
     asked, text = as_concept(concept), cast("Corpus | None", corpus)
+    check_pooling(source, pooling)
     if preset is not None:
         return _preset(source, preset, names, asked, sites, seed, options)
     own, read = _dealt(options, names, source)
@@ -73,8 +75,7 @@ def rank(
     found = None
     if streamed:
         gather = _gathering(streamed)
-        options = {**read, "pooling": pooling}
-        found = found_in(source, text, asked, gather, sites=sites, control=control, seed=seed, **options)
+        found = found_in(source, text, asked, gather, sites=sites, control=control, seed=seed, pooling=pooling, **read)
     made: dict[str, Ranking] = {}
     with _rows(source, text, asked, stored, sites, pooling, seed, read) as (rows, rest):
         for name in names:
@@ -188,7 +189,7 @@ def _rows(
     concept: Concept,
     names: Sequence[str],
     sites: Sites,
-    pooling: str,
+    pooling: str | None,
     seed: int,
     read: Mapping[str, Any],
 ) -> Generator[tuple[Any, Corpus | None]]:
@@ -202,7 +203,8 @@ def _rows(
         return
     twin = any(RANKINGS[name].pooled for name in names)
     models = [source, Model.random_like(source, seed)] if twin else [source]
-    whole = is_whole(pooling)
+    how = pooling or "mean"
+    whole = is_whole(how)
     theirs = {name for name in signature(build_store).parameters if name not in ("folder", "dtype", "part")}
     told = {name: value for name, value in read.items() if name in theirs and value is not None}
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
@@ -210,7 +212,7 @@ def _rows(
         text = corpus.labelled(concept) if whole else corpus
         settings: Options = {"long": "truncate" if whole else "window", "progress": False, **told}
         yield (
-            build_store(models, text, Path(folder) / "store", chosen, dtype="float32", pooling=pooling, **settings),
+            build_store(models, text, Path(folder) / "store", chosen, dtype="float32", pooling=how, **settings),
             None,
         )
 

@@ -34,7 +34,7 @@ def selectivity(
     concept: str | Concept,
     sites: Sites = None,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """How well a neuron tells a class from all other words: d′ = (μ_z − μ_rest) / σ, from `ClassMoments`.

@@ -50,12 +50,13 @@ def found_in(
     sites: Sites = None,
     control: bool = True,
     seed: int = 0,
+    pooling: str | None = None,
     **options: Any,
 ) -> Found:
     """What a ranking is made from.
 
-    A model reads the corpus beside its randomly initialised twin (`control`); `options` are those of `sweep` (with
-    `pooling="sentence-mean"` and the like, rows are whole sentences).
+    A model reads the corpus beside its randomly initialised twin (`control`), by default with the pooling `mean` (with
+    `pooling="sentence-mean"` and the like, rows are whole sentences); `options` are others of `sweep`.
     """
     from pellucid.collect.found import Found
     from pellucid.collect.labelled_store import labelled_store
@@ -65,6 +66,7 @@ def found_in(
 
     if isinstance(source, (Found, Store)) and corpus is not None:
         raise ResultError(f"A {type(source).__name__} has its text already; give a corpus with a model only.")
+    check_pooling(source, pooling)
     if isinstance(source, Found):
         return source
     if isinstance(source, Store):
@@ -74,7 +76,22 @@ def found_in(
         raise ResultError("A model needs a corpus to read: rank(model, corpus, concept=…).")
     models = [source, type(source).random_like(source, seed)] if control else [source]
     chosen = patterns(sites) or usual_sites(source.sites)
-    return sweep(models, corpus.labelled(concept), gather(chosen, concept.name), **options)
+    return sweep(models, corpus.labelled(concept), gather(chosen, concept.name), pooling=pooling or "mean", **options)
+
+
+def check_pooling(source: object, pooling: str | None) -> None:
+    """Raises where another pooling is asked for than a sweep or store was read with."""
+    from pellucid.collect.found import Found
+    from pellucid.collect.store import Store
+
+    if not isinstance(source, (Found, Store)):
+        return
+    own = source.about["reading"]["pooling"]
+    if pooling not in (None, own):
+        raise ResultError(
+            f"The text of this {'sweep' if isinstance(source, Found) else 'store'} was read with pooling={own!r}, not "
+            f"with {pooling!r}; leave pooling out, or read the text again."
+        )
 
 
 def view_of(

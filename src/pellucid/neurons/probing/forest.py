@@ -43,7 +43,7 @@ def forest(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
 ) -> Ranking:
     """Neurons by the Gini importance of scikit-learn's random forest, mean over forests that each leave out a tenth.
 

@@ -118,7 +118,7 @@ def gaussian(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     preset: str | None = None,
 ) -> GaussianProbe:
     """Selects `count` neurons (default: 50, or all that change) greedily by Gaussians of the classes, and tests every
@@ -169,7 +169,7 @@ def by_gaussians(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
-    pooling: str = "mean",
+    pooling: str | None = None,
     count: int | None = None,
     seeds: int = 3,
     fewest: int = 20,

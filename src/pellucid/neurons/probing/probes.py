@@ -111,7 +111,7 @@ def probe(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "cpu",
     progress: bool | None = None,
 ) -> Probe:
@@ -302,7 +302,7 @@ def by_elastic_probe(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
-    pooling: str = "mean",
+    pooling: str | None = None,
     penalty: str = "elastic",
     seeds: int = 3,
     device: str = "cpu",

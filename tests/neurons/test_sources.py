@@ -1,0 +1,65 @@
+"""Sources of rankings: what a sweep or store was read with, which of its statistics count, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import pellucid as pl
+from pellucid import neurons
+from pellucid.collect.build import build_store
+from pellucid.model import Model
+from pellucid.results import ResultError
+from tests.neurons import planted
+
+TEXT = planted.corpus().take(40)
+NOUN = {"concept": "upos=NOUN"}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Rows of the planted model and of its random twin, each the first sub-word's."""
+    models = [planted.model(), Model.random_like(planted.model(), 0)]
+    place = tmp_path_factory.mktemp("rows") / "store"
+    return build_store(models, TEXT, place, "neurons.0", dtype="float32", pooling="first", progress=False)
+
+
+@pytest.fixture(scope="module")
+def found():
+    gathered = pl.ClassMoments("neurons.0", label="upos", covariance="diagonal", groups=True)
+    return pl.sweep(planted.model(), TEXT, gathered, progress=False)
+
+
+WAYS = {
+    "rank": neurons.rank,
+    "probeless": neurons.probeless,
+    "selectivity": neurons.selectivity,
+    "iou": neurons.iou,
+    "precision": neurons.precision,
+    "probe": neurons.probe,
+    "gaussian": neurons.gaussian,
+    "forest": neurons.forest,
+    "layers": neurons.per_layer,
+    "stability": neurons.resampled_stability,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_another_pooling_than_that_of_a_store_is_refused(store, way):
+    for pooling in ("last", "nonsense"):
+        with pytest.raises(ResultError) as raised:
+            WAYS[way](store, pooling=pooling, **NOUN)
+        assert str(raised.value) == (
+            f"The text of this store was read with pooling='first', not with '{pooling}'; leave pooling out, or read "
+            "the text again."
+        )
+
+
+def test_the_pooling_of_a_store_or_sweep_may_be_named(store, found):
+    for pooling in (None, "first"):
+        made = neurons.rank(store, methods=["probeless", "forest"], pooling=pooling, trees=2, **NOUN)
+        assert made["probeless"].top(1) == [planted.names()["NOUN"]]
+    assert neurons.probeless(found, pooling="mean", **NOUN).top(1) == [planted.names()["NOUN"]]
+    with pytest.raises(ResultError, match="this sweep was read with pooling='mean', not with 'first'; leave pooling"):
+        neurons.probeless(found, pooling="first", **NOUN)
+    with pytest.raises(pl.PellucidError, match="pooling='nonsense'"):
+        neurons.probeless(planted.model(), TEXT, pooling="nonsense", **NOUN)
