@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 import pellucid as pl
 from pellucid import neurons
 from pellucid.collect.build import build_store
 from pellucid.model import Model
+from pellucid.neurons.probing.labels import labelled
+from pellucid.neurons.store_rows import row_classes
 from pellucid.results import ResultError
 from tests.neurons import planted
 
@@ -63,3 +67,25 @@ def test_the_pooling_of_a_store_or_sweep_may_be_named(store, found):
         neurons.probeless(found, pooling="first", **NOUN)
     with pytest.raises(pl.PellucidError, match="pooling='nonsense'"):
         neurons.probeless(planted.model(), TEXT, pooling="nonsense", **NOUN)
+
+
+def test_words_of_the_training_part_are_as_frequent_as_in_the_whole_store(store):
+    concept = neurons.Concept.property("frequency")
+    part = neurons.training_part(store, concept=concept)
+    whole, some = row_classes(store, concept), row_classes(part, concept)
+    classes = {
+        (number, place): whole.classes[code]
+        for (number, place), code in zip(_places(store), whole.codes.tolist(), strict=True)
+    }
+    assert 0 < part.rows < store.rows
+    assert [some.classes[code] for code in some.codes.tolist()] == [classes[place] for place in _places(part)]
+    told = labelled(part, concept, fewest=1)
+    assert [told.classes[goal] for goal in told.goals.tolist()] == [classes[place] for place in _places(part)]
+    table = neurons.probeless(part, concept=concept, sites="0:neurons.0").table("classes")
+    counts = Counter(classes[place] for place in _places(part))
+    assert dict(zip(table.axes["class"], table.columns["words"].tolist(), strict=True)) == counts
+
+
+def _places(store):
+    frame = store.words(["sentence", "position"])
+    return list(zip(frame["sentence"].tolist(), frame["position"].tolist(), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
@@ -21,8 +22,7 @@ def labelled_store(store: Store, labelling: Labelling) -> Store:
     check_rows(store, labelling)
     if labelling.plain or _has(store, labelling):
         return store
-    ready = labelling.prepared(sentence for entry in store.entries for sentence in store.sentences(entry).values())
-    return _LabelledStore(store, ready, labelling.rule)
+    return _LabelledStore(store, labelling.prepared(store.text()), labelling.rule)
 
 
 def check_rows(store: Store, labelling: Labelling) -> None:
@@ -64,6 +64,10 @@ class _LabelledStore(Store):
         """The sentences of one shard, by their number in the corpus, with the label."""
         known = self._store.sentences(entry)
         return {number: labelled_sentence(sentence, self._labelling) for number, sentence in known.items()}
+
+    def text(self) -> Iterator[Sentence]:
+        """All sentences that the store was built from."""
+        return self._store.text()
 
     def table(self, entry: Entry, columns: list[str] | None = None) -> Any:
         """The words of one shard, as the store itself has them."""

@@ -202,6 +202,10 @@ class Store:
             raise _damaged(path, str(error)) from None
         return {int(number): sentence_of_json(each) for number, each in told.items()}
 
+    def text(self) -> Iterator[Sentence]:
+        """All sentences that the store was built from, for what must be counted in the whole text."""
+        return (sentence for entry in self.entries for sentence in self.sentences(entry).values())
+
     def shard(self, entry: Entry, key: str) -> Tensor:
         """The rows of one site in one shard, read where they lie on disk."""
         self._check_key(key)

@@ -7,8 +7,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -71,7 +70,7 @@ class Split:
 def labelled(store: Store, concept: Concept, *, fewest: int = 20) -> Labelled:
     """The class of every row of a store; classes with fewer than `fewest` rows are left out and counted."""
     check_rows(store, concept)
-    concept = _prepared(store, concept)
+    concept = concept.prepared(store.text())
     values, words, documents = _Numbered(), _Numbered(), _Numbered()
     sentences = array("q")
     for entry in store.entries:
@@ -119,16 +118,6 @@ class _Numbered:
         """How many rows every name has; those without are not counted."""
         every = np.bincount(self.numbers, minlength=len(self.places)).tolist()
         return {name: count for name, count in zip(self.places, every, strict=True) if name is not None}
-
-
-def _prepared(store: Store, concept: Concept) -> Concept:
-    """The concept with what it must know of all text: how often each word occurs."""
-    from pellucid.corpus import Corpus
-
-    def read() -> Any:
-        return chain.from_iterable(store.sentences(entry).values() for entry in store.entries)
-
-    return concept.prepared(Corpus("the store's text", "as stored", read))
 
 
 def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[str, ...]:
