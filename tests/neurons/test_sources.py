@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +12,7 @@ import pellucid as pl
 from pellucid import neurons
 from pellucid.collect.build import build_store
 from pellucid.model import Model
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.probing.labels import labelled
 from pellucid.neurons.store_rows import row_classes
 from pellucid.results import ResultError
@@ -89,3 +92,34 @@ def test_words_of_the_training_part_are_as_frequent_as_in_the_whole_store(store)
 def _places(store):
     frame = store.words(["sentence", "position"])
     return list(zip(frame["sentence"].tolist(), frame["position"].tolist(), strict=True))
+
+
+def test_a_label_of_sentences_on_rows_of_words_warns_once(tmp_path):
+    text = pl.Corpus.of([replace(each, facts={"half": "ab"[place % 2]}) for place, each in enumerate(TEXT)])
+    said = (
+        "All words of a sentence have the same 'half=a', and chance deals labels out among single words, so neurons "
+        "without a link look better than chance; rank whole sentences: pooling='sentence-mean'."
+    )
+    model, methods = planted.model(), ["probeless", "selectivity", "iou", "precision"]
+    options = {"concept": "half=a", "sites": "neurons.0"}
+    store = build_store(model, text, tmp_path / "s", "neurons.0", progress=False)
+    gathered = pl.ClassMoments("neurons.0", label="half", covariance="diagonal")
+    for source, corpus, more in (
+        (model, text, {"control": False, "methods": methods}),
+        (store, None, {"methods": methods}),
+        (store, None, {"methods": methods[2:], "exact": True}),
+        (pl.sweep(model, text, gathered, progress=False), None, {}),
+    ):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("default")
+            neurons.rank(source, corpus, **options, **more)
+        assert [str(each.message) for each in told] == [said]
+        assert issubclass(told[0].category, NeuronWarning)
+    for way, exact in ((neurons.selectivity, {}), (neurons.iou, {}), (neurons.iou, {"exact": True})):
+        with pytest.warns(NeuronWarning, match="All words of a sentence") as told:
+            way(store, **options, **exact)
+        assert [each.filename for each in told] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        neurons.rank(model, text, pooling="sentence-mean", methods=methods, control=False, **options)
+        neurons.rank(store, methods=methods, **NOUN)

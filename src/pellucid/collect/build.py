@@ -202,6 +202,7 @@ def _describe(place: Path, about: Mapping[str, Any], plan: Plan) -> None:
         "frequent": plan.frequent,
         "notes": notes(plan),
         "labels": list(plan.labels),
+        "facts": list(plan.facts),
     }
     try:
         (place / SHARDS).mkdir(parents=True, exist_ok=True)

@@ -324,6 +324,7 @@ def told_by(plan: Plan) -> dict[str, Any]:
         "counts": asdict(plan.counts),
         "frequent": plan.frequent,
         "notes": notes(plan),
+        "facts": list(plan.facts),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -146,6 +146,10 @@ class Concept:
         if self.kind != "label":
             return self.kind in ("sentence", "pair")
         return self.about in sentence.facts and not any(self.about in part.labels for part in _parts(sentence))
+
+    def of_sentences(self, facts: Collection[str]) -> bool:
+        """The same of a whole text, whose labels of sentences are `facts`."""
+        return self.kind in ("sentence", "pair") or (self.kind == "label" and self.about in facts)
 
     def _of_part(self, sentence: Sentence) -> list[str | None]:
         """Classes of the words of one sentence, whose words are counted on their own."""

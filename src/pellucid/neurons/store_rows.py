@@ -13,6 +13,7 @@ from pellucid.collect.collector import split_key
 from pellucid.collect.labelled_store import labelled_store
 from pellucid.collect.words import word_labels
 from pellucid.errors import SweepError
+from pellucid.neurons.caution import warn_of_sentence_labels
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.sources import Sites, patterns, site_of
 from pellucid.results import Array, Provenance
@@ -42,6 +43,7 @@ class RowClasses:
 def row_classes(store: Store, concept: Concept) -> RowClasses:
     """The class and document group of every row."""
     store.check_complete()
+    warn_of_sentence_labels(store.about, concept, stacklevel=4)
     ready = labelled_store(store, concept)
     values: list[str | None] = []
     groups: list[Array] = []
