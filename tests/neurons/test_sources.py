@@ -123,3 +123,17 @@ def test_a_label_of_sentences_on_rows_of_words_warns_once(tmp_path):
         warnings.simplefilter("error", NeuronWarning)
         neurons.rank(model, text, pooling="sentence-mean", methods=methods, control=False, **options)
         neurons.rank(store, methods=methods, **NOUN)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_several_statistics_those_with_variances_are_read(order):
+    poor, rich, few = (
+        pl.ClassMoments("neurons.*", label="upos", covariance="none", groups=True),
+        pl.ClassMoments("neurons.*", label="upos", covariance="diagonal"),
+        pl.ClassMoments("neurons.0", label="upos", covariance="diagonal", groups=True),
+    )
+    found = pl.sweep(planted.model(), TEXT, [poor, rich, few][::order], progress=False)
+    ranking = neurons.selectivity(found, **NOUN)
+    assert {name.partition(":")[0] for name in ranking.neurons} == {"neurons.0", "neurons.1"}
+    assert neurons.probeless(found, **NOUN).null is not None
+    assert neurons.probeless(found, sites="neurons.0", **NOUN).low is not None, "groups too, where there are both"

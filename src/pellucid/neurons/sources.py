@@ -99,14 +99,14 @@ def view_of(
 ) -> tuple[Any, list[str]]:
     """The view of a collector that tells the concept apart, and its keys of the first model.
 
-    Of several, the one with most sites counts; among those, one that kept document groups apart. `settings` are those
-    that it must have, such as `covariance="full"`.
+    Of several, the one with most sites counts; among those, one that has variances, then one that kept document groups
+    apart. `settings` are those that it must have, such as `covariance="full"`.
     """
     from pellucid.collect.collector import keys, split_key
 
     asked = patterns(sites)
     wanted = None if not asked else set(keys(found.models, tuple(_first(each) for each in asked)))
-    having: list[tuple[int, bool, Any, list[str]]] = []
+    having: list[tuple[int, bool, bool, Any, list[str]]] = []
     labels: list[str] = []
     for name, each in found.collectors.items():
         if not isinstance(each, kind) or any(getattr(each, name) != value for name, value in settings.items()):
@@ -118,7 +118,8 @@ def view_of(
         view = found[name]
         own = [key for key in view.keys if split_key(key)[0] == 0 and (wanted is None or key in wanted)]
         if own:
-            having.append((len(own), bool(view.groups), view, own))
+            spread = getattr(each, "covariance", "none") != "none"
+            having.append((len(own), spread, bool(view.groups), view, own))
     if not having:
         told = f"of the labels {listing(labels)}" if labels else "none"
         needed = "".join(f", {name}={value!r}" for name, value in settings.items())
@@ -126,7 +127,7 @@ def view_of(
             f"Ranking neurons for {concept.name!r} needs {kind.__name__}(sites, label={concept.name!r}{needed}); those "
             f"of this sweep are {told}, or not of the sites {listing(asked) if asked else 'of the model'}."
         )
-    _, _, view, own = max(having, key=lambda each: each[:2])
+    *_, view, own = max(having, key=lambda each: each[:3])
     return view, own
 
 
