@@ -137,3 +137,35 @@ def test_of_several_statistics_those_with_variances_are_read(order):
     assert {name.partition(":")[0] for name in ranking.neurons} == {"neurons.0", "neurons.1"}
     assert neurons.probeless(found, **NOUN).null is not None
     assert neurons.probeless(found, sites="neurons.0", **NOUN).low is not None, "groups too, where there are both"
+
+
+def test_a_sweep_does_not_answer_for_another_concept_of_the_same_name():
+    one, other = (neurons.Concept.words([word], name="w") for word in ("the", "a"))
+    for gathered in (
+        pl.ClassMoments("neurons.0", label="w", covariance="diagonal"),
+        pl.ClassHistograms("neurons.0", label="w"),
+    ):
+        found = pl.sweep(planted.model(), TEXT.labelled(one), gathered, progress=False)
+        way = neurons.probeless if isinstance(gathered, pl.ClassMoments) else neurons.iou
+        assert way(found, concept=one).classes == ("w",)
+        with pytest.raises(ResultError) as raised:
+            way(found, concept=other)
+        assert str(raised.value) == (
+            "The label 'w' of this sweep does not come from the concept of that name that was asked for; sweep "
+            "Corpus.labelled(concept), under another name if both are needed."
+        )
+
+
+def test_a_saved_sweep_tells_the_rules_of_its_labels(tmp_path):
+    concept = neurons.Concept.property("frequency")
+    gathered = pl.ClassMoments("neurons.0", label="frequency", covariance="diagonal")
+    text = TEXT.labelled(concept).take(30)
+    pl.sweep(planted.model(), text, gathered, folder=tmp_path / "f", progress=False)
+    found = pl.Found.load(tmp_path / "f")
+    assert found.about["rules"] == {"frequency": concept.rule}
+    assert len(neurons.probeless(found, concept=concept).classes) > 1
+    native = pl.Corpus.of(list(text))
+    with pytest.raises(ResultError, match="'frequency' of this sweep does not come from the concept"):
+        neurons.probeless(pl.sweep(planted.model(), native, gathered, progress=False), concept=concept)
+    older = replace(found, about={key: value for key, value in found.about.items() if key != "rules"})
+    assert len(neurons.probeless(older, concept=concept).classes) > 1

@@ -115,6 +115,7 @@ def view_of(
         labels.append(label)
         if label not in (concept.name, concept.base):
             continue
+        _check_rule(found, label, concept)
         view = found[name]
         own = [key for key in view.keys if split_key(key)[0] == 0 and (wanted is None or key in wanted)]
         if own:
@@ -129,6 +130,15 @@ def view_of(
         )
     *_, view, own = max(having, key=lambda each: each[:3])
     return view, own
+
+
+def _check_rule(found: Found, label: str, concept: Concept) -> None:
+    """Raises where a label has the concept's name and not its rule; sweeps of older versions do not tell rules."""
+    if label != concept.base and "rules" in found.about and found.about["rules"].get(label) != concept.rule:
+        raise ResultError(
+            f"The label {label!r} of this sweep does not come from the concept of that name that was asked for; sweep "
+            "Corpus.labelled(concept), under another name if both are needed."
+        )
 
 
 def _first(pattern: str) -> str:
