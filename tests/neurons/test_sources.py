@@ -6,15 +6,18 @@ import warnings
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import pellucid as pl
 from pellucid import neurons
 from pellucid.collect.build import build_store
+from pellucid.collect.traces import Traces
 from pellucid.model import Model
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.probing.labels import labelled
 from pellucid.neurons.store_rows import row_classes
+from pellucid.neurons.survey import survey_collectors
 from pellucid.results import ResultError
 from tests.neurons import planted
 
@@ -169,3 +172,52 @@ def test_a_saved_sweep_tells_the_rules_of_its_labels(tmp_path):
         neurons.probeless(pl.sweep(planted.model(), native, gathered, progress=False), concept=concept)
     older = replace(found, about={key: value for key, value in found.about.items() if key != "rules"})
     assert len(neurons.probeless(older, concept=concept).classes) > 1
+
+
+def test_what_a_sweep_or_store_has_no_use_for_is_refused(store, found):
+    traced = pl.sweep(planted.model(), TEXT, Traces(("neurons.0:3",)), progress=False)
+    text, options = (
+        "A {} has its text already; give a corpus with a model only.",
+        "A Found was read already and has no ",
+    )
+    for call, message in (
+        (lambda: neurons.read(traced, TEXT), text.format("Found")),
+        (lambda: neurons.read(traced, pooling="first", nonsense=5), f"{options}use for pooling, nonsense; give these"),
+        (lambda: neurons.survey(found, TEXT), text.format("Found")),
+        (lambda: neurons.survey(found, anything=1), f"{options}use for anything; give these with a model."),
+        (lambda: neurons.iou(store, TEXT, exact=True, **NOUN), text.format(r"\w*Store")),
+        (lambda: neurons.precision(store, TEXT, exact=True, **NOUN), text.format(r"\w*Store")),
+        (lambda: neurons.iou(store, exact=True, pooling="last", **NOUN), "read with pooling='first', not with 'last'"),
+        (lambda: neurons.iou(planted.model(), TEXT, exact=True, **NOUN), "exact=True reads activations from disk"),
+    ):
+        with pytest.raises(ResultError, match=message):
+            call()
+    assert neurons.read(traced).neurons == ("neurons.0:3",)
+
+
+def test_the_random_model_of_a_store_or_sweep_can_be_left_out(store):
+    both = [planted.model(), Model.random_like(planted.model(), 0)]
+    text = TEXT
+    for name in ("position", "frequency"):
+        text = text.labelled(neurons.Concept.property(name))
+    gathered = [*survey_collectors(("neurons.0",)), pl.ClassMoments("neurons.0", label="upos", covariance="diagonal")]
+    swept = pl.sweep(both, text, gathered, progress=False)
+    for source in (store, swept):
+        for way in (neurons.probeless, lambda *rest, **more: neurons.rank(*rest, **more)["probeless"]):
+            assert "random model" in way(source, sites="neurons.0", **NOUN).tables
+            assert "random model" not in way(source, sites="neurons.0", control=False, **NOUN).tables
+    assert "random model" not in neurons.iou(store, control=False, **NOUN).tables
+    assert (neurons.survey(swept).table("sites").columns["random model"] >= 0).all()
+    assert (neurons.survey(swept, control=False).table("sites").columns["random model"] == -1).all()
+
+
+def test_the_random_model_beside_a_ranking_is_its_twin_ranked_by_itself(store):
+    """Of a store and of a model that reads, for every method that streams."""
+    twin, methods = Model.random_like(planted.model(), 0), ["probeless", "selectivity", "iou", "precision"]
+    options = {"concept": "upos=NOUN,VERB", "sites": "neurons.0", "methods": methods}
+    alone = neurons.rank(twin, TEXT, control=False, progress=False, **options)
+    for made in (neurons.rank(planted.model(), TEXT, progress=False, **options), neurons.rank(store, **options)):
+        for name, ranking in made.items():
+            beside = ranking.table("random model")
+            assert beside.axes == {"class": alone[name].axes["class"], "neuron": alone[name].axes["neuron"]}
+            np.testing.assert_allclose(beside.columns["value"], alone[name].values, rtol=1e-3, atol=1e-5)

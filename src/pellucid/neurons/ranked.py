@@ -50,7 +50,8 @@ def rank(
 ) -> dict[str, Ranking]:
     """Rankings by several methods, by the method's name; all that need one pass share it, all others one store.
 
-    `control` reads the text with a randomly initialised twin too, which probes, forests and Gaussians always have.
+    `control` reads the text with a randomly initialised twin too (the twin of a store or sweep, where it holds one),
+    which probes, forests and Gaussians always have.
     `pooling` makes rows of words (mean, first, last of their sub-words; a model's default is mean) or of whole
     sentences (sentence-mean, -max …).
     `options` are those of the methods (quantile, exact, standardise, trees …), each for all methods that have it, and

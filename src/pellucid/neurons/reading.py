@@ -14,6 +14,7 @@ from pellucid.neurons.concepts import Concept, as_concept
 from pellucid.neurons.mates import mates
 from pellucid.neurons.ranking import by_site
 from pellucid.neurons.reading_tables import activity, class_rows, context_rows, histograms, text_rows, word_rows
+from pellucid.neurons.sources import check_read
 from pellucid.results import Array, Result, ResultError
 from pellucid.uncertainty import jackknife
 
@@ -90,6 +91,7 @@ def read(
     given = () if concept is None else (concept,) if isinstance(concept, (str, Concept)) else concept
     asked = [as_concept(each) for each in given]
     if isinstance(source, Found):
+        check_read(source, corpus, options)
         found = source
     else:
         if corpus is None or not neurons:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import listing
@@ -56,27 +57,43 @@ def found_in(
     """What a ranking is made from.
 
     A model reads the corpus beside its randomly initialised twin (`control`), by default with the pooling `mean` (with
-    `pooling="sentence-mean"` and the like, rows are whole sentences); `options` are others of `sweep`.
+    `pooling="sentence-mean"` and the like, rows are whole sentences); `options` are others of `sweep`. Without
+    `control`, the twin of a store or sweep is left out.
     """
     from pellucid.collect.found import Found
     from pellucid.collect.labelled_store import labelled_store
     from pellucid.collect.replay import replay
     from pellucid.collect.store import Store
     from pellucid.collect.sweep import sweep
+    from pellucid.neurons.store_rows import store_keys
 
-    if isinstance(source, (Found, Store)) and corpus is not None:
-        raise ResultError(f"A {type(source).__name__} has its text already; give a corpus with a model only.")
-    check_pooling(source, pooling)
+    if isinstance(source, (Found, Store)):
+        check_read(source, corpus, options)
+        check_pooling(source, pooling)
     if isinstance(source, Found):
-        return source
+        return source if control else without_control(source)
     if isinstance(source, Store):
-        chosen = patterns(sites) or source.keys
+        chosen = (patterns(sites) or source.keys) if control else store_keys(source, sites)
         return replay(labelled_store(source, concept), gather(chosen, concept.name), progress=False)
     if corpus is None:
         raise ResultError("A model needs a corpus to read: rank(model, corpus, concept=…).")
     models = [source, type(source).random_like(source, seed)] if control else [source]
     chosen = patterns(sites) or usual_sites(source.sites)
     return sweep(models, corpus.labelled(concept), gather(chosen, concept.name), pooling=pooling or "mean", **options)
+
+
+def check_read(source: object, corpus: Corpus | None, options: Mapping[str, Any]) -> None:
+    """Raises where a corpus or options of reading it are given with a sweep or store, which was read already."""
+    name = type(source).__name__
+    if corpus is not None:
+        raise ResultError(f"A {name} has its text already; give a corpus with a model only.")
+    if options:
+        raise ResultError(f"A {name} was read already and has no use for {listing(options)}; give these with a model.")
+
+
+def without_control(found: Found) -> Found:
+    """The same sweep, whose randomly initialised twin is left out of rankings and surveys."""
+    return replace(found, about={**found.about, "control": False})
 
 
 def check_pooling(source: object, pooling: str | None) -> None:
@@ -154,7 +171,7 @@ def site_of(key: str) -> str:
 
 def twin_keys(found: Found, view: Any, own: Sequence[str]) -> list[str]:
     """The keys of the randomly initialised twin that stand beside those of the model; empty where there is no twin."""
-    twin = control_of(found.models)
+    twin = control_of(found.models) if found.about.get("control", True) else None
     if twin is None:
         return []
     beside = [f"{twin}:{site_of(key)}" for key in own]

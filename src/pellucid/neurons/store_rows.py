@@ -15,11 +15,12 @@ from pellucid.collect.words import word_labels
 from pellucid.errors import SweepError
 from pellucid.neurons.caution import warn_of_sentence_labels
 from pellucid.neurons.concepts import Concept
-from pellucid.neurons.sources import Sites, patterns, site_of
-from pellucid.results import Array, Provenance
+from pellucid.neurons.sources import Sites, check_pooling, check_read, patterns, site_of
+from pellucid.results import Array, Provenance, ResultError
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
+    from pellucid.corpus import Corpus
 
 MEMORY = 128 << 20
 """Bytes of columns that are held at a time."""
@@ -38,6 +39,19 @@ class RowClasses:
         """The numbers of the rows that have a class, in document groups one after another, [labelled rows]."""
         order = np.argsort(self.groups, kind="stable")
         return order[self.codes[order] >= 0]
+
+
+def exact_store(source: object, corpus: Corpus | None, pooling: str | None) -> Store:
+    """The store that exact scores are read from; any other source raises, and so does what a store has no use for."""
+    from pellucid.collect.store import Store
+
+    if not isinstance(source, Store):
+        raise ResultError(
+            "exact=True reads activations from disk: give a Store (pellucid store build), or exact=False."
+        )
+    check_read(source, corpus, {})
+    check_pooling(source, pooling)
+    return source
 
 
 def row_classes(store: Store, concept: Concept) -> RowClasses:
