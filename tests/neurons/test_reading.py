@@ -9,6 +9,7 @@ import pellucid as pl
 from pellucid.collect.traces import Traces
 from pellucid.corpus import Sentence
 from pellucid.errors import PellucidError
+from pellucid.model import Model
 from pellucid.neurons import Concept, NeuronReading, read, selectivity
 from pellucid.neurons.reading import Traced, correlation, explained
 from pellucid.neurons.reading_tables import class_rows
@@ -154,3 +155,18 @@ def test_classes_have_the_distance_of_selectivity():
     same = Traced(("a",), values, values, *rest)
     found = class_rows(same, [Concept.label("label")])
     assert found.columns["d′"][0] == -found.columns["d′"][1] > 1e3
+
+
+def test_traces_are_of_the_first_model():
+    """Also where it has no such site, and the second one has: there is nothing to trace then."""
+    wide = Model.random_like(planted.model(), 1)
+    text = planted.corpus().take(10)
+    alone = pl.sweep(planted.model(), text, Traces(("neurons.1:0",)), progress=False)[Traces]
+    for unit in ("neurons.1:0", "0:neurons.1:0"):
+        both = pl.sweep([planted.model(), wide], text, Traces((unit,)), progress=False)[Traces]
+        np.testing.assert_allclose(both.values, alone.values, rtol=1e-4, atol=1e-6)
+    deeper = pl.Model.load("zoo:tagger")
+    with pytest.raises(PellucidError, match=r"neurons\.3"):
+        pl.sweep([planted.model(), deeper], text, Traces(("neurons.3:0",)), progress=False)
+    with pytest.raises(PellucidError, match=r"1:neurons\.1"):
+        pl.sweep([planted.model(), wide], text, Traces(("1:neurons.1:0",)), progress=False)
