@@ -14,7 +14,7 @@ import numpy as np
 from pellucid.collect.labelled_store import check_rows
 from pellucid.collect.words import all_words
 from pellucid.errors import CorpusError, listing
-from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.neurons.concepts import Concept
 from pellucid.results import Array
 from pellucid.uncertainty import GROUPS
 
@@ -126,8 +126,8 @@ def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[
     absent = [name for name in concept.classes if name not in counts]
     if absent:
         raise CorpusError(f"No word has {listing(absent)} for {concept.about!r}; there are {listing(sorted(counts))}.")
-    kept = [name for name, count in sorted(counts.items(), key=lambda each: (each[0] == OTHER, each[0]))
-            if count >= fewest]  # fmt: skip
+    ordered = sorted(counts, key=lambda name: (concept.late(name), name))
+    kept = [name for name in ordered if counts[name] >= fewest]
     if len(kept) < 2:
         told = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
         raise CorpusError(
