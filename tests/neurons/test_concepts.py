@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,3 +180,22 @@ def test_every_ranking_scores_a_value_called_other():
             assert set(made.classes) == {"other", "zebra"}, name
             place = made.place("class", "other"), made.place("neuron", "resid.0:2")
             assert made.values[place] == np.abs(made.values[place[0]]).max() > 0, name
+
+
+def test_frequencies_are_worked_out_once_for_all_sentences():
+    class Read(tuple):
+        """Counts that remember how often they were gone through."""
+
+        times = 0
+
+        def __iter__(self):
+            Read.times += 1
+            return super().__iter__()
+
+    counted = Concept.property("frequency").prepared([Sentence.of_words(["the"] * 3 + ["dog"] * 997)])
+    ready = replace(counted, counts=Read(counted.counts))
+    text = Sentence.of_words(["The", "dog", "barks"])
+    for _ in range(5):
+        assert ready.of(text) == ["0.1% to 1%", "over 1%", "under 0.01%"]
+    assert Read.times == 1
+    assert pickle.loads(pickle.dumps(counted)).of(text) == counted.of(text)

@@ -6,12 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pellucid.errors import CorpusError, listing
-from pellucid.neurons.word_properties import NEEDS_COUNTS, PROPERTIES, pair_value, property_values
+from pellucid.neurons.word_properties import NEEDS_COUNTS, PROPERTIES, frequency_bands, pair_value, property_values
 
 if TYPE_CHECKING:
     from pellucid.corpus import Sentence
@@ -167,7 +168,11 @@ class Concept:
             ]
         if self.about in NEEDS_COUNTS and self.counts is None:
             raise CorpusError(f"{self.name!r} must be counted first: take it through Corpus.labelled(concept).")
-        return property_values(self.about, sentence, dict(self.counts or ()))
+        return property_values(self.about, sentence, self._bands)
+
+    @cached_property
+    def _bands(self) -> dict[str, str]:
+        return frequency_bands(dict(self.counts or ()))
 
     def regroup(self, value: str | None) -> str | None:
         """The class of a value of the base label."""
