@@ -199,3 +199,23 @@ def test_frequencies_are_worked_out_once_for_all_sentences():
         assert ready.of(text) == ["0.1% to 1%", "over 1%", "under 0.01%"]
     assert Read.times == 1
     assert pickle.loads(pickle.dumps(counted)).of(text) == counted.of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("x ( a ( b ) c ) y", [2, 3, 4, 5, 6]),
+        ("( a ) b ( c )", [1, 5]),
+        ("( a ( b ) c", [3]),
+        (") a ( b ) c )", [3]),
+        ("( a [ b ) c ]", [1, 2, 3, 4, 5]),
+    ],
+)
+def test_brackets_inside_brackets_are_counted(text, inside):
+    found = Concept.property("in parentheses").of(Sentence.of_words(text.split()))
+    assert [place for place, value in enumerate(found) if value != "other"] == inside
+
+
+def test_marks_that_open_and_close_alike_hold_what_is_between_them():
+    found = Concept.property("in quotes").of(Sentence.of_words(list('"ab"c"d"“e“f”g”')))
+    assert [place for place, value in enumerate(found) if value != "other"] == [1, 2, 6, 9, 10, 11, 12, 13]

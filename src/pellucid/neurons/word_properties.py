@@ -101,9 +101,13 @@ def _band(starts: Sequence[int], value: int) -> str:
 
 
 def _inside(text: str, marks: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-    """Characters between an opening mark and the next closing one, the marks left out; what is never closed is not."""
+    """Characters between an opening mark and the one that closes it, both left out; what is never closed is not."""
     found: list[tuple[int, int]] = []
     for opening, closing in marks:
-        pattern = rf"{re.escape(opening)}(.*?){re.escape(closing)}"
-        found += [match.span(1) for match in re.finditer(pattern, text, flags=re.DOTALL)]
+        open_at: list[int] = []
+        for match in re.finditer(f"{re.escape(opening)}|{re.escape(closing)}", text):
+            if match[0] == closing and open_at:
+                found.append((open_at.pop(), match.start()))
+            elif match[0] == opening:
+                open_at.append(match.end())
     return found
