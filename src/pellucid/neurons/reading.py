@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -126,6 +127,13 @@ class Traced:
     group: Array
     sentences: Mapping[int, Sentence]
 
+    @cached_property
+    def place(self) -> Array:
+        """Where every word stands in its own sentence, from 1; the second of a pair begins again, [words]."""
+        first = {number: len(each.spans) for number, each in self.sentences.items()}
+        before = np.array([first[number] for number in self.sentence.tolist()])
+        return self.position + 1 - np.where(self.position >= before, before, 0)
+
 
 def _reading(
     found: Found,
@@ -192,7 +200,7 @@ def _measured(data: Traced, kept: Array) -> Array:
     return np.stack(
         [
             explained(z, data.types[kept]),
-            np.abs(correlation(z, data.position[kept].astype(np.float64))),
+            np.abs(correlation(z, data.place[kept].astype(np.float64))),
             np.abs(correlation(z, np.log(data.counts[kept]))),
         ]
     )
