@@ -221,3 +221,15 @@ def test_the_random_model_beside_a_ranking_is_its_twin_ranked_by_itself(store):
             beside = ranking.table("random model")
             assert beside.axes == {"class": alone[name].axes["class"], "neuron": alone[name].axes["neuron"]}
             np.testing.assert_allclose(beside.columns["value"], alone[name].values, rtol=1e-3, atol=1e-5)
+
+
+def test_words_of_a_translation_are_looked_for_in_the_decoder():
+    model = Model.load("zoo:translate")
+    text = pl.Corpus.of([replace(each, id=str(place), second=each) for place, each in enumerate(TEXT.take(25))])
+    options = {"concept": "upos=NOUN", "progress": False}
+    for side, stack in (("source", "encoder"), ("target", "decoder")):
+        made = neurons.rank(model, text, methods=["probeless", "iou"], side=side, control=False, **options)
+        exact = neurons.rank(model, text, methods="iou", exact=True, side=side, **options)
+        surveyed = neurons.survey(model, text, side=side, control=False, progress=False)
+        for names in (made["probeless"].neurons, exact["iou"].neurons, surveyed.neurons):
+            assert {name.rpartition(".")[0] for name in names} == {f"{stack}.resid", f"{stack}.neurons"}

@@ -70,7 +70,7 @@ def rank(
         return _preset(source, preset, names, asked, sites, seed, options)
     own, read = _dealt(options, names, source)
     _check_control(source, names, control)
-    sites = _in_common(source, names, sites)
+    sites = _in_common(source, names, sites, read.get("side", "source"))
     streamed = [name for name in names if RANKINGS[name].gather is not None and not own[name].get("exact")]
     stored = [name for name in names if RANKINGS[name].pooled or own[name].get("exact")]
     found = None
@@ -154,14 +154,14 @@ def _check_control(source: Any, names: Sequence[str], control: bool) -> None:
         raise ResultError("control=False leaves nothing out: probes, forests and Gaussians always have their controls.")
 
 
-def _in_common(source: Any, names: Sequence[str], sites: Sites) -> Sites:
+def _in_common(source: Any, names: Sequence[str], sites: Sites, side: str) -> Sites:
     """The sites that all methods rank: where ablation is among several and none are named, the MLP units alone."""
     from pellucid.model import Model
 
     removing = [name for name in names if not RANKINGS[name].reads]
     if sites is not None or not isinstance(source, Model) or not removing or len(removing) == len(names):
         return sites
-    chosen = tuple(pattern for pattern in usual_sites(source.sites) if "neurons" in pattern.split("."))
+    chosen = tuple(pattern for pattern in usual_sites(source.sites, side) if "neurons" in pattern.split("."))
     if not chosen:
         return sites
     warnings.warn(
@@ -209,7 +209,7 @@ def _rows(
     theirs = {name for name in signature(build_store).parameters if name not in ("folder", "dtype", "part")}
     told = {name: value for name, value in read.items() if name in theirs and value is not None}
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
-        chosen = patterns(sites) or usual_sites(source.sites)
+        chosen = patterns(sites) or usual_sites(source.sites, read.get("side", "source"))
         text = corpus.labelled(concept) if whole else corpus
         settings: Options = {"long": "truncate" if whole else "window", "progress": False, **told}
         yield (

@@ -30,13 +30,14 @@ def patterns(sites: Sites) -> tuple[str, ...]:
     return () if sites is None else (sites,) if isinstance(sites, str) else tuple(sites)
 
 
-def usual_sites(sites: Sequence[Site]) -> tuple[str, ...]:
-    """The residual stream and the MLP units of the stack that reads the text."""
+def usual_sites(sites: Sequence[Site], side: str = "source") -> tuple[str, ...]:
+    """The residual stream and the MLP units of the stack that reads the text, or that writes the `target`."""
     found: list[str] = []
     for kind in ("resid", "neurons"):
         stacks = {site.stack for site in sites if site.kind == kind}
         if stacks:
-            found.append(f"{kind}.*" if None in stacks else f"encoder.{kind}.*")
+            stack = "decoder" if side == "target" else "encoder"
+            found.append(f"{kind}.*" if None in stacks else f"{stack}.{kind}.*")
     if not found:
         raise ResultError("This model shows neither a residual stream nor MLP units; name the sites to rank.")
     return tuple(found)
@@ -78,7 +79,7 @@ def found_in(
     if corpus is None:
         raise ResultError("A model needs a corpus to read: rank(model, corpus, concept=…).")
     models = [source, type(source).random_like(source, seed)] if control else [source]
-    chosen = patterns(sites) or usual_sites(source.sites)
+    chosen = patterns(sites) or usual_sites(source.sites, options.get("side", "source"))
     return sweep(models, corpus.labelled(concept), gather(chosen, concept.name), pooling=pooling or "mean", **options)
 
 

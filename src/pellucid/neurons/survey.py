@@ -145,7 +145,8 @@ def _swept(
     for name in FOLLOWED:
         corpus = corpus.labelled(Concept.property(name))
     models = [model, type(model).random_like(model, seed)] if control else [model]
-    return sweep(models, corpus, survey_collectors(patterns(sites) or usual_sites(model.sites)), **options)
+    chosen = patterns(sites) or usual_sites(model.sites, options.get("side", "source"))
+    return sweep(models, corpus, survey_collectors(chosen), **options)
 
 
 def _measured(found: Found, sites: Sites) -> tuple[Array, Array, list[Array], list[float], dict[str, Any]]:
