@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.neurons.caution import warn_of_sentence_labels
 from pellucid.neurons.concepts import Concept, scored
 from pellucid.neurons.ranking import Ranking, neuron_names
 from pellucid.neurons.scores import Again, Scores, class_table, ranking_of
@@ -93,6 +94,7 @@ def ranking_from_histograms(
     from pellucid.collect.class_histograms import ClassHistograms
 
     view, keys = view_of(found, ClassHistograms, concept, sites)
+    warn_of_sentence_labels(found.about, concept, stacklevel=3)
     grouping = concept.grouped(view.label, view.values)
     neurons = tuple(name for key in keys for name in neuron_names(site_of(key), len(view.edges(key))))
     nulls: list[tuple[Array, Array]] = []

@@ -67,7 +67,7 @@ def iou(
     ends: str = "both",
     exact: bool = False,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """Intersection over union of the words a neuron fires on and the words of a class (Bau et al. 2017; Mu & Andreas).
@@ -81,7 +81,9 @@ def iou(
     asked, cut = as_concept(concept), Cut(quantile, threshold, ends)
     arguments = {"quantile": quantile, "threshold": threshold, "ends": ends, "exact": exact}
     if exact:
-        return _exact(source, asked, cut, sites=sites, arguments=arguments, seed=seed)
+        from pellucid.neurons.store_rows import exact_store
+
+        return _exact(exact_store(source, corpus, pooling), asked, cut, sites=sites, arguments=arguments, seed=seed)
     found = found_in(
         source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed, pooling=pooling
     )
@@ -199,15 +201,10 @@ def _around(edges: Array, threshold: float, *, lower: bool) -> tuple[Array, Arra
 
 
 def _exact(
-    source: object, concept: Concept, cut: Cut, *, sites: Sites, arguments: Mapping[str, object], seed: int
+    source: Store, concept: Concept, cut: Cut, *, sites: Sites, arguments: Mapping[str, object], seed: int
 ) -> Ranking:
-    from pellucid.collect.store import Store
     from pellucid.neurons.store_rows import columns, provenance_of, row_classes, store_keys
 
-    if not isinstance(source, Store):
-        raise ResultError(
-            "exact=True reads activations from disk: give a Store (pellucid store build), or exact=False."
-        )
     rows = row_classes(source, concept)
     keys = store_keys(source, sites)
     order = rows.labelled

@@ -40,7 +40,7 @@ def precision(
     exact: bool = False,
     preset: str | None = None,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """Average precision of every neuron as a detector of a class: Σ (R_k − R_{k−1})·P_k over its values, largest first.
@@ -60,7 +60,9 @@ def precision(
         raise ResultError(f"There are no ends {ends!r}; use {listing(ENDS)}.")
     arguments: dict[str, object] = {"exact": exact, "ends": ends, "preset": preset}
     if exact:
-        return _exact(source, asked, sites=sites, arguments=arguments, seed=seed)
+        from pellucid.neurons.store_rows import exact_store
+
+        return _exact(exact_store(source, corpus, pooling), asked, sites=sites, arguments=arguments, seed=seed)
     found = found_in(
         source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed, pooling=pooling
     )
@@ -140,14 +142,9 @@ def _harmonic(n: Array) -> Array:
     return np.where(n < 8, small[np.minimum(n, 7).astype(np.int64)], series)
 
 
-def _exact(source: object, concept: Concept, *, sites: Sites, arguments: dict[str, object], seed: int) -> Ranking:
-    from pellucid.collect.store import Store
+def _exact(source: Store, concept: Concept, *, sites: Sites, arguments: dict[str, object], seed: int) -> Ranking:
     from pellucid.neurons.store_rows import columns, provenance_of, row_classes, store_keys
 
-    if not isinstance(source, Store):
-        raise ResultError(
-            "exact=True reads activations from disk: give a Store (pellucid store build), or exact=False."
-        )
     rows = row_classes(source, concept)
     keys = store_keys(source, sites)
     order = rows.labelled
