@@ -85,7 +85,7 @@ def probe(
     concept: ConceptOption,
     sites: SitesOption = None,
     out: Out = None,
-    pooling: Pooling = "mean",
+    pooling: Pooling = None,
     seed: Seed = 0,
     *,
     training: Training,
@@ -148,7 +148,7 @@ def evaluate(
     ] = None,
     sites: SitesOption = None,
     out: Out = None,
-    pooling: Pooling = "mean",
+    pooling: Pooling = None,
     seed: Seed = 0,
     *,
     judging: Judging,
@@ -218,7 +218,7 @@ class _Judge:
     corpus: Corpus
     concept: str
     sites: list[str]
-    pooling: str
+    pooling: str | None
     seed: int
     judging: Judging
     folder: tempfile.TemporaryDirectory[str] = field(
@@ -243,8 +243,8 @@ class _Judge:
         from pellucid.neurons import Concept
         from pellucid.neurons.probing.material import Reading, kept
 
-        text = self.corpus.labelled(Concept.parse(self.concept)) if is_whole(self.pooling) else self.corpus
         read = Reading(self.sites, seed=self.seed, pooling=self.pooling)
+        text = self.corpus.labelled(Concept.parse(self.concept)) if is_whole(read.how) else self.corpus
         return kept(self.model, text, Path(self.folder.name) / "store", read, True)
 
     def all_results(self, found: Mapping[str, Ranking], ways: list[str]) -> dict[str, Result]:

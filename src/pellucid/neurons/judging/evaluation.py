@@ -153,7 +153,7 @@ def ablated_in_probe(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "cpu",
 ) -> RankingCurves:
     """The accuracy of a trained probe when neurons are set to their mean: the first, last and random of a ranking.
@@ -209,7 +209,7 @@ def trained_anew(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "cpu",
 ) -> RankingCurves:
     """The accuracy of probes trained on the first, last and random neurons of a ranking alone, all in one training.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pellucid.neurons.arrays import of_arrays
-from pellucid.neurons.concepts import OTHER, Concept, as_concept
+from pellucid.neurons.concepts import Concept, as_concept, scored_places
 from pellucid.neurons.probing.class_gaussians import drawn, gaussians_of_sweep, warn_of_few, warn_of_still
 from pellucid.neurons.probing.gaussian_choosing import MOST_CHOSEN, MOST_HELD, Choosing, Chosen, chosen, that_change
 from pellucid.neurons.probing.gaussian_selection import select
@@ -84,7 +84,7 @@ def _by_place(
     for own, names in zip(score, folds, strict=True):
         own[[neurons.index(str(name)) for name in names]] = 1 / np.arange(1, len(names) + 1)
     mean, interval = score.mean(axis=0), over_folds(score, unit=unit)
-    chosen = [place for place, name in enumerate(classes) if name != OTHER]
+    chosen = scored_places(classes)
     sign, chance = np.where(away[chosen] < 0, -1.0, 1.0), np.full(len(neurons), mean.sum() / len(neurons))
     low = high = None
     resampled = "no interval: neurons are chosen once, one after another; use seeds=2 or more of the Gaussian probe"
@@ -118,7 +118,7 @@ def gaussian(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     preset: str | None = None,
 ) -> GaussianProbe:
     """Selects `count` neurons (default: 50, or all that change) greedily by Gaussians of the classes, and tests every
@@ -169,7 +169,7 @@ def by_gaussians(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
-    pooling: str = "mean",
+    pooling: str | None = None,
     count: int | None = None,
     seeds: int = 3,
     fewest: int = 20,

@@ -7,15 +7,14 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pellucid.collect.labelled_store import check_rows
 from pellucid.collect.words import all_words
 from pellucid.errors import CorpusError, listing
-from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.neurons.concepts import Concept
 from pellucid.results import Array
 from pellucid.uncertainty import GROUPS
 
@@ -71,7 +70,7 @@ class Split:
 def labelled(store: Store, concept: Concept, *, fewest: int = 20) -> Labelled:
     """The class of every row of a store; classes with fewer than `fewest` rows are left out and counted."""
     check_rows(store, concept)
-    concept = _prepared(store, concept)
+    concept = concept.prepared(store.text())
     values, words, documents = _Numbered(), _Numbered(), _Numbered()
     sentences = array("q")
     for entry in store.entries:
@@ -121,24 +120,14 @@ class _Numbered:
         return {name: count for name, count in zip(self.places, every, strict=True) if name is not None}
 
 
-def _prepared(store: Store, concept: Concept) -> Concept:
-    """The concept with what it must know of all text: how often each word occurs."""
-    from pellucid.corpus import Corpus
-
-    def read() -> Any:
-        return chain.from_iterable(store.sentences(entry).values() for entry in store.entries)
-
-    return concept.prepared(Corpus("the store's text", "as stored", read))
-
-
 def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[str, ...]:
     if not counts:
         raise CorpusError(f"No word of this text has a class of {concept.name!r}; choose another concept or corpus.")
     absent = [name for name in concept.classes if name not in counts]
     if absent:
         raise CorpusError(f"No word has {listing(absent)} for {concept.about!r}; there are {listing(sorted(counts))}.")
-    kept = [name for name, count in sorted(counts.items(), key=lambda each: (each[0] == OTHER, each[0]))
-            if count >= fewest]  # fmt: skip
+    ordered = sorted(counts, key=lambda name: (concept.late(name), name))
+    kept = [name for name in ordered if counts[name] >= fewest]
     if len(kept) < 2:
         told = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
         raise CorpusError(

@@ -17,7 +17,7 @@ from pellucid.errors import listing
 from pellucid.neurons.concepts import Concept, as_concept
 from pellucid.neurons.probing.labels import Labelled, Split, labelled, split
 from pellucid.neurons.probing.rows import MEMORY, StoreRows
-from pellucid.neurons.sources import Sites, patterns, usual_sites
+from pellucid.neurons.sources import Sites, check_pooling, patterns, usual_sites
 from pellucid.reading import random_twin
 from pellucid.results import Provenance, ResultError
 
@@ -33,7 +33,8 @@ class Reading:
 
     `sites` are those to read (default: all of a store; residual stream and MLP units of a model). Classes with fewer
     than `fewest` words are left out. A share `test` of the words is for testing, by whole documents, drawn with `seed`.
-    At most `memory` bytes of rows are held at a time. `pooling` makes rows of a model's words, or of whole sentences.
+    At most `memory` bytes of rows are held at a time. `pooling` makes rows of a model's words (default: mean), or of
+    whole sentences; of a store it can only be that with which it was built.
     """
 
     sites: Sites = None
@@ -41,7 +42,12 @@ class Reading:
     test: float = 0.2
     seed: int = 0
     memory: int = MEMORY
-    pooling: str = "mean"
+    pooling: str | None = None
+
+    @property
+    def how(self) -> str:
+        """The pooling of a model's rows."""
+        return self.pooling or "mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +101,7 @@ def opened(
     if isinstance(source, Store):
         if corpus is not None:
             raise ResultError("A store has its text already; give a corpus with a model only.")
+        check_pooling(source, reading.pooling)
         yield material(source, chosen, reading, random=random, controlled=controlled)
         return
     if not isinstance(source, Model):
@@ -107,7 +114,7 @@ def opened(
     if corpus is None:
         raise ResultError(f"The model {source.name!r} alone shows nothing; give a corpus to read, or a store.")
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
-        text = corpus.labelled(chosen) if is_whole(reading.pooling) else corpus
+        text = corpus.labelled(chosen) if is_whole(reading.how) else corpus
         store = kept(source, text, Path(folder) / "store", reading, controlled)
         yield material(store, chosen, reading, controlled=controlled)
 
@@ -119,10 +126,8 @@ def kept(model: Model, corpus: Corpus, folder: Path, reading: Reading, controlle
 
     models = [model, Model.random_like(model, reading.seed)] if controlled else [model]
     sites = patterns(reading.sites) or usual_sites(model.sites)
-    long = "truncate" if is_whole(reading.pooling) else "window"
-    return build_store(
-        models, corpus, folder, sites, dtype="float32", long=long, pooling=reading.pooling, progress=False
-    )
+    long = "truncate" if is_whole(reading.how) else "window"
+    return build_store(models, corpus, folder, sites, dtype="float32", long=long, pooling=reading.how, progress=False)
 
 
 def material(

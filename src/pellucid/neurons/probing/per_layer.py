@@ -59,7 +59,7 @@ def per_layer(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "cpu",
 ) -> LayerProbes:
     """A probe of a concept on each site, with majority, random-initialised model, control task and selectivity.

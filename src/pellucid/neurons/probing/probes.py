@@ -13,7 +13,7 @@ import numpy as np
 from pellucid.collect.progress import Progress
 from pellucid.errors import listing
 from pellucid.neurons.arrays import of_arrays
-from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.neurons.concepts import Concept, scored_places
 from pellucid.neurons.probing.controls import control_goals, majority
 from pellucid.neurons.probing.converging import converge as converged
 from pellucid.neurons.probing.intervals import accuracies, over_folds
@@ -75,7 +75,7 @@ def weight_ranking(tables: Mapping[str, Table], origin: Provenance, accuracy: Ta
     """The ranking of the weights of a probe, from its tables `weights` and `neurons`, with its `accuracy`."""
     table = tables["weights"]
     classes, neurons = table.axes["class"], table.axes["neuron"]
-    chosen = [place for place, name in enumerate(classes) if name != OTHER]
+    chosen = scored_places(map(str, classes))
     each = tables["neurons"].columns
     low, high = (each.get(name) for name in ("low", "high"))
     told = origin.arguments
@@ -112,7 +112,7 @@ def probe(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "cpu",
     progress: bool | None = None,
 ) -> Probe:
@@ -317,7 +317,7 @@ def by_elastic_probe(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
-    pooling: str = "mean",
+    pooling: str | None = None,
     penalty: str = "elastic",
     seeds: int = 3,
     device: str = "cpu",
