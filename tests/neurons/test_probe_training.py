@@ -182,6 +182,18 @@ def test_moments_are_numpys_and_a_still_neuron_has_no_weight(data):
     assert np.isfinite(found.weights).all()
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-7, 1e7, 1e30])
+def test_the_unit_of_activations_does_not_matter(data, scale):
+    dice = np.random.default_rng(1)
+    rows, goals = dice.normal(size=(N, D)) + 3.0, data[1]
+    rows[:, 2] += 2.0 * goals
+    one, two = (fit(ArrayRows(given.astype(np.float32)), [Task(goals, every(), every(False))], C, Settings(epochs=5))
+                for given in (rows, rows * scale))  # fmt: skip
+    assert two.deviation == pytest.approx(one.deviation * scale, rel=1e-5)
+    assert two.weights == pytest.approx(one.weights, abs=1e-3)
+    assert np.abs(one.weights[0, :, 2]).min() > 0.1
+
+
 def test_a_number_that_is_none_is_named(data):
     rows, goals = data
     rows = rows.copy()

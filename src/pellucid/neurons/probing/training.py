@@ -108,15 +108,15 @@ def moments(rows: Rows, wanted: Array) -> tuple[Array, Array]:
         raise ResultError("There are no rows to learn from: no labelled word was left.")
     shift: Tensor | None = None
     first, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
-    for _, part in rows.batches(wanted, 2048, None):
+    for _, part in rows.batches(wanted, 1024, None):
         shift = part.mean(0) if shift is None else shift
-        away = part - shift
-        first += away.sum(0).double()
-        second += away.square().sum(0).double()
+        away = (part - shift).double()  # squares of small or large numbers would leave the range of float32
+        first += away.sum(0)
+        second += away.square().sum(0)
     assert shift is not None
     variance = (second / count - (first / count) ** 2).clamp(min=0)
     mean = shift.double() + first / count
-    still = variance <= 1e-12 * (1 + mean.square())  # rounding of a number that never changes
+    still = variance <= 1e-12 * mean.square()  # float32 rounding of a number that never changes
     return mean.numpy(), torch.where(still, 0.0, variance.sqrt()).numpy()
 
 
