@@ -363,7 +363,7 @@ def test_few_words_are_warned_of_with_both_numbers():
     with pytest.warns(
         NeuronWarning, match=r"2 of 2 classes have fewer words .* than there are neurons, 150 \('.' has \d+\)"
     ) as told:
-        neurons.gaussian(stored(rows, tags, sentences), concept="label", count=2)
+        neurons.gaussian(stored(rows, tags, sentences, words=["w"] * 200), concept="label", count=2)
     assert len(told) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -10,7 +11,9 @@ import pytest
 
 from pellucid import neurons
 from pellucid.collect.build import build_store
+from pellucid.collect.store import Store
 from pellucid.model import Model
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.judging import smallest
 from pellucid.neurons.probing import probes
@@ -154,3 +157,32 @@ def test_the_training_part_has_no_word_of_a_document_for_testing(found):
     tested = rare.data.units[rare.split.test]
     assert (np.isin(rare.data.units, tested) & ~rare.split.test).any(), "some of their words have no class"
     assert part.rows == (~np.isin(rare.data.units, tested)).sum()
+
+
+def small_arrays(words: int | None) -> Store:
+    """Two classes in sentences of five rows, of so many word types, or each of its own."""
+    dice = np.random.default_rng(0)
+    goals = dice.choice(["a", "b"], 300)
+    rows = dice.normal(size=(300, 6))
+    rows[goals == "a", 3] += 3
+    names = None if words is None else [f"w{place % words}" for place in range(300)]
+    return neurons.array_store(rows, goals, words=names, sentences=(np.arange(300) // 5).tolist())
+
+
+@pytest.mark.parametrize("method", ["probe-l2", "forest", "gaussian"])
+def test_a_control_task_that_cannot_be_learned_is_warned_of(method):
+    """Without words every row is of its own type: nothing of the control task is known in documents for testing."""
+    with pytest.warns(NeuronWarning, match=r"^0% of the rows for testing have a word type .*: give the words"):
+        found = neurons.rank(small_arrays(None), methods=method, seeds=1)[method]
+    assert found.provenance.arguments["word types seen"] == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        known = neurons.rank(small_arrays(20), methods=method, seeds=1)[method]
+    assert known.provenance.arguments["word types seen"] == 1
+
+
+def test_the_share_of_word_types_seen_is_that_of_rows_for_testing(found):
+    learned = set(found.data.types[found.split.training].tolist())
+    share = np.mean([word in learned for word in found.data.types[found.split.test].tolist()])
+    assert 0.5 < share < 1
+    assert found.types_seen == pytest.approx(share)
