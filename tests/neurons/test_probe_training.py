@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from pellucid.collect.build import build_store
 from pellucid.neurons.probing.converging import converge
 from pellucid.neurons.probing.rows import ArrayRows, StoreRows
-from pellucid.neurons.probing.training import Settings, Task, fit, moments
+from pellucid.neurons.probing.training import Settings, Task, _State, fit, moments
 from pellucid.results import ResultError
 from tests.neurons import planted
 
@@ -165,6 +165,19 @@ def test_a_neuron_that_tells_a_rare_class_stands_out_before_training_has_converg
     size = np.abs(found.weights[0]).sum(0)
     assert size.argmax() == 7
     assert size[7] > 3 * np.delete(size, 7).max()
+
+
+@pytest.mark.parametrize(("memory", "most"), [(1 << 30, 4096), (2 * 3 * 4 * 500 * D, 500), (0, 256)])
+def test_rows_that_stop_training_early_take_half_of_the_memory(memory, most):
+    """Three folds, with the control task of each, which reads the same rows; a smaller fold is held whole."""
+    dice = np.random.default_rng(0)
+    rows, fold = ArrayRows(dice.normal(size=(15_000, D))), np.repeat([0, 1, 2, 3], [5000, 5000, 100, 4900])
+    rows.memory, goals = memory, dice.integers(0, 2, (2, 15_000))
+    tasks = [Task(own, fold != held, fold == held) for own in goals for held in range(3)]
+    state = _State(rows, tasks, 2, Settings(), *moments(rows, fold < 4))
+    assert state.held_weights.sum(0).tolist() == [most, most, 100] * 2
+    assert state.held is not None
+    assert len(state.held) == 2 * most + 100
 
 
 def test_moments_are_numpys_and_a_still_neuron_has_no_weight(data):

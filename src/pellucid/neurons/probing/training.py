@@ -25,7 +25,7 @@ _FALLS = 4
 _FALL = 0.3
 _DECAYS = 0.9, 0.999
 _STEP, _BIAS_STEP = 0.05, 0.01
-_MOST_HELD, _HELD_AT_ONCE = 4096, 1024
+_MOST_HELD, _FEWEST_HELD, _HELD_AT_ONCE = 4096, 256, 1024
 _UNSEEN = 0.5
 """Words that every class has more than were counted, where training starts: so one without any has a finite bias."""
 
@@ -186,18 +186,18 @@ class _State:
         self.learned_best = torch.full_like(self.lowest, float("inf"))
 
     def _hold(self, rows: Rows, tasks: Sequence[Task]) -> None:
-        """Reads the rows that stop tasks early, once: at most some thousand of each, the same for the same fold."""
+        """Reads the rows that stop tasks early, once: some thousand of each fold, the same for all its tasks, or as
+        many as take half of the memory; a few hundred in any case."""
         dice = np.random.default_rng([self.settings.seed, 2])
-        drawn: dict[bytes, Array] = {}
-        chosen: list[Array] = []
-        for task in tasks:
-            held = task.held & (task.goals >= 0)
-            key = held.tobytes()
-            if key not in drawn:
-                numbers = np.flatnonzero(held)
-                most = min(len(numbers), _MOST_HELD)
-                drawn[key] = np.sort(dice.choice(numbers, most, replace=False)) if most else numbers
-            chosen.append(drawn[key])
+        asked = [task.held & (task.goals >= 0) for task in tasks]
+        folds = {held.tobytes(): np.flatnonzero(held) for held in asked}
+        fitting = rows.memory // 2 // (4 * len(rows.names) * len(folds))
+        most = min(_MOST_HELD, max(_FEWEST_HELD, fitting))
+        drawn = {
+            key: np.sort(dice.choice(numbers, most, replace=False)) if len(numbers) > most else numbers
+            for key, numbers in folds.items()
+        }
+        chosen = [drawn[held.tobytes()] for held in asked]
         every = np.unique(np.concatenate(chosen))
         self.held_goals = torch.from_numpy(np.stack([task.goals[every] for task in tasks], axis=1)).to(self.device)
         mine = np.stack([np.isin(every, numbers) for numbers in chosen], axis=1)
