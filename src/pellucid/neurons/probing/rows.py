@@ -140,6 +140,10 @@ class StoreRows:
         """Whether all rows can be held at once."""
         return self.count * self._row_bytes <= self.memory
 
+    def by_site(self) -> Iterator[StoreRows]:
+        """The rows of every site alone."""
+        return (StoreRows(self.store, (key,), memory=self.memory) for key in self.keys)
+
     def batches(self, wanted: Array, size: int, dice: np.random.Generator | None) -> Iterator[tuple[Array, Tensor]]:
         """The rows that are `wanted` [rows], `size` at a time: their numbers and their values [n, neurons] in float32.
 
