@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pellucid import neurons
+from pellucid import ClassMoments, neurons, replay
 from pellucid.collect.build import build_store
 from pellucid.collect.store import Store
 from pellucid.model import Model
@@ -179,6 +179,36 @@ def test_a_control_task_that_cannot_be_learned_is_warned_of(method):
         warnings.simplefilter("error", NeuronWarning)
         known = neurons.rank(small_arrays(20), methods=method, seeds=1)[method]
     assert known.provenance.arguments["word types seen"] == 1
+
+
+def with_a_rare_class() -> Store:
+    """Three classes, one of six words."""
+    dice = np.random.default_rng(0)
+    goals = np.where(np.arange(300) % 50 == 7, "rare", dice.choice(["a", "b"], 300))
+    rows = dice.normal(size=(300, 6))
+    words = [f"w{place % 20}" for place in range(300)]
+    return neurons.array_store(rows, goals, words=words, sentences=(np.arange(300) // 5).tolist())
+
+
+@pytest.mark.parametrize("way", ["probe-l2", "forest", "gaussian", "in probe", "anew", "sweep"])
+def test_a_rare_class_that_the_concept_names_is_told_and_left_out(way):
+    store, options = with_a_rare_class(), {"counts": (2,), "draws": 1, "epochs": 2, "seeds": 1}
+    ranking = neurons.probeless(store, concept="label=a,b")
+    moments = [ClassMoments("resid.0", label="label", covariance="full")]
+    ways = {
+        "in probe": lambda concept: neurons.ablated_in_probe(store, ranking, concept=concept, **options),
+        "anew": lambda concept: neurons.trained_anew(store, ranking, concept=concept, **options, within=None),
+        "sweep": lambda concept: neurons.rank(replay(store, moments, progress=False), concept=concept,
+                                              methods="gaussian")["gaussian"],
+    }  # fmt: skip
+    made = ways.get(way, lambda concept: neurons.rank(store, concept=concept, methods=way, seeds=1)[way])
+    message = r"^'label=a,b,rare' names classes with fewer than 20 words, which are left out: rare \(6\); give more"
+    with pytest.warns(NeuronWarning, match=message):
+        found = made("label=a,b,rare")
+    assert found.provenance.arguments["left out"] == {"rare": 6}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*names classes", NeuronWarning)
+        assert made("label").provenance.arguments["left out"] == {"rare": 6}
 
 
 def test_the_share_of_word_types_seen_is_that_of_rows_for_testing(found):

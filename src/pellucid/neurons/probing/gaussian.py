@@ -197,7 +197,8 @@ def by_gaussians(
         count = min(MOST_CHOSEN, alive)
         warn_of_still(count, min(MOST_CHOSEN, len(made.neurons)), len(made.neurons))
     picks = select(made.gaussians, rows, goals, count).picks
-    told = {"concept": asked.name, "count": count, "fewest": fewest, "selected on": "words drawn from the Gaussians"}
+    told = {"concept": asked.name, "count": count, "fewest": fewest, "left out": dict(made.left_out),
+            "selected on": "words drawn from the Gaussians"}  # fmt: skip
     return _by_place(
         [[made.neurons[pick] for pick in picks]],
         made.neurons,

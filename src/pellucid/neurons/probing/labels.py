@@ -3,6 +3,7 @@ testing."""
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 from pellucid.collect.labelled_store import check_rows
 from pellucid.collect.words import all_words
 from pellucid.errors import CorpusError, listing
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import OTHER, Concept
 from pellucid.results import Array
 from pellucid.uncertainty import GROUPS
@@ -146,6 +148,18 @@ def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[
             f"words ({told}); choose another concept, give more text, or lower fewest."
         )
     return tuple(kept)
+
+
+def warn_of_rare(concept: Concept, left_out: Mapping[str, int], fewest: int) -> None:
+    """Warns where classes that the concept names are among those left out, with their words."""
+    rare = [f"{name} ({left_out[name]})" for name in concept.classes if name in left_out]
+    if rare:
+        warnings.warn(
+            f"{concept.name!r} names classes with fewer than {fewest} words, which are left out: {listing(rare)}; give "
+            "more text, or lower fewest.",
+            NeuronWarning,
+            stacklevel=5,
+        )
 
 
 def split(data: Labelled, *, test: float = 0.2, seed: int = 0) -> Split:

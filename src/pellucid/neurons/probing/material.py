@@ -19,7 +19,7 @@ from pellucid.collect.store import Store
 from pellucid.errors import listing
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept, as_concept
-from pellucid.neurons.probing.labels import Labelled, Split, labelled, split
+from pellucid.neurons.probing.labels import Labelled, Split, labelled, split, warn_of_rare
 from pellucid.neurons.probing.rows import MEMORY, StoreRows
 from pellucid.neurons.sources import Sites, patterns, usual_sites
 from pellucid.reading import random_twin
@@ -81,6 +81,7 @@ class Material:
             "store": {name: about[name] for name in ("reading", "dtype") if name in about},
             "held out": self.split.mark,
             "word types seen": self.types_seen,
+            "left out": dict(self.data.left_out),
             **arguments,
         }
         counted = {name: about["counts"][name] for name in ("sentences", "words")}
@@ -158,6 +159,7 @@ def material(
     """The material of a probe from a store that is there."""
     rows = StoreRows(store, _chosen(store, 0, reading.sites), memory=reading.memory)
     data, twin = labelled(store, concept, fewest=reading.fewest), None
+    warn_of_rare(data.concept, data.left_out, reading.fewest)
     if random is not None:
         number = _twin_in(random, store)
         twin = StoreRows(random, _chosen(random, number, reading.sites), memory=reading.memory)

@@ -90,7 +90,7 @@ def per_layer(
             low=interval.low,
             high=interval.high,
             resampled=interval.resampled,
-            provenance=found.provenance("neurons.per_layer", {**told, "left out": dict(found.data.left_out)}, seed),
+            provenance=found.provenance("neurons.per_layer", told, seed),
         )
 
 

@@ -226,7 +226,7 @@ def _result(found: Material, trained: Fitted, tasks: list[Task], hits: Array, to
         "words": _word_table(found, counts),
     }
     learned = over_folds(trained.weights[:seeds], unit=unit).resampled
-    arguments = {**told, "learned": learned, "left out": dict(data.left_out), "unit": data.unit}
+    arguments = {**told, "learned": learned, "unit": data.unit}
     return Probe(
         axes={"measure": tuple(MEASURES), "class": (ALL, *data.classes)},
         values=values,
