@@ -379,6 +379,9 @@ def test_a_sweep_of_class_covariances_gives_the_order():
     assert flipped.values[0, flipped.place("neuron", planted.names()[planted.FLIPPED])] < 0
     with pytest.raises(ResultError, match="for accuracies give a store"):
         neurons.gaussian(found, concept="upos=NOUN")
+    for option in ({"seeds": 2}, {"test": 0.3}):
+        with pytest.raises(ResultError, match=f"have no use for {next(iter(option))}: leave it out, or give a store"):
+            neurons.rank(found, concept="upos=NOUN", methods="gaussian", **option)
     both = pl.sweep(
         planted.model(), text.take(40), [pl.ClassMoments("neurons.*", label="upos", covariance="full")], progress=False
     )
