@@ -316,6 +316,13 @@ def test_no_more_neurons_are_chosen_than_change():
         neurons.gaussian(stored(*arrays()), concept="label", count=13)
 
 
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"count": -1}, {"held": 0}, {"held": -5}])
+def test_a_number_of_nothing_is_refused(wrong):
+    (name, number), *_ = wrong.items()
+    with pytest.raises(ResultError, match=f"^{name}={number} chooses nothing; use 1 or more, or leave it out"):
+        neurons.gaussian(stored(*arrays()), concept="label", **wrong)
+
+
 def test_a_neuron_that_is_still_in_one_fold_shortens_all():
     """It changes in the documents that one seed leaves out alone, and cannot be chosen there."""
     rows, tags, sentences = arrays()

@@ -137,9 +137,9 @@ def gaussian(
     if not 1 <= seeds <= GROUPS:
         raise ResultError(f"seeds={seeds} cannot be chosen by; use 1 to {GROUPS}: each leaves out another tenth.")
     _refuse_sweep(source)
+    how, seeds = Choosing(count, by, held, seed, preset), 1 if preset is not None else seeds
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, random=random, controlled=not of_arrays(source)) as found:
-        how, seeds = Choosing(count, by, held, seed, preset), 1 if preset is not None else seeds
         twin, total = of_twin(found, how), len(found.rows.names)
         others = [chosen(found, found.rows, fold, how).picked for fold in range(1, seeds)]
         first = chosen(found, found.rows, 0, how)
