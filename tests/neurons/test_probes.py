@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -16,7 +17,7 @@ from pellucid.model import Model
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.probing.controls import control_goals, majority
 from pellucid.neurons.probing.intervals import accuracies, over_folds
-from pellucid.neurons.probing.labels import Labelled, labelled, split
+from pellucid.neurons.probing.labels import Labelled, _Numbered, labelled, split
 from pellucid.neurons.probing.probes import PENALTIES
 from pellucid.neurons.probing.rows import ArrayRows
 from pellucid.neurons.probing.training import Settings, Task, fit
@@ -213,6 +214,21 @@ def test_labels_are_those_of_the_words(both):
     assert rare.left_out == {tag: count for tag, count in sorted(counts.items()) if count < 60}
     assert set(rare.classes) == {tag for tag, count in counts.items() if count >= 60}
     assert (rare.goals == -1).sum() == sum(rare.left_out.values())
+
+
+def test_one_long_word_takes_no_room_for_all_others():
+    """20,000 names beside one of 20,000 characters: as an array of names these are 1.6 GB."""
+    given = ["b" * 20_000, *(f"w{place:05d}" for place in range(20_000, 0, -1)), "a", "w00002", "é"]
+    column = _Numbered()
+    for name in given:
+        column.add(name)
+    tracemalloc.start()
+    found = column.sorted()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 << 20
+    order = {name: place for place, name in enumerate(sorted(set(given)))}
+    assert found.tolist() == [order[name] for name in given]
 
 
 def test_a_ranking_of_weights_has_the_accuracy_and_controls_of_its_probe(both):

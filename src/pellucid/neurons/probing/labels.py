@@ -113,9 +113,11 @@ class _Numbered:
         return np.asarray(self._rows)
 
     def sorted(self) -> Array:
-        """The same with names numbered in their order."""
-        order = np.argsort(np.array(list(self.places)), kind="stable")
-        return np.argsort(order)[self.numbers]
+        """The same with names numbered in their order; as an array of names each would take the room of the longest."""
+        names = [str(name) for name in self.places]
+        place = np.empty(len(names), dtype=np.int64)
+        place[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        return place[self.numbers]
 
     def counts(self) -> dict[str, int]:
         """How many rows every name has; those without are not counted."""
