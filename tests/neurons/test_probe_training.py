@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
 from pellucid.collect.build import build_store
-from pellucid.neurons.probing.converging import converge
+from pellucid.neurons.caution import NeuronWarning
+from pellucid.neurons.probing.converging import _Descent, converge
 from pellucid.neurons.probing.rows import ArrayRows, StoreRows
 from pellucid.neurons.probing.training import Settings, Task, _State, fit, moments
 from pellucid.results import ResultError
@@ -47,6 +50,27 @@ def test_converged_weights_are_scikit_learns(data, l1, l2):
     assert found.weights[0] == pytest.approx(other.coef_, abs=2e-4)
     assert ((found.weights[0] == 0) == (other.coef_ == 0)).all()
     assert (found.guesses(torch.from_numpy(rows).float())[0] == other.predict(scaled(rows))).mean() >= 0.99
+
+
+def test_an_optimum_that_was_not_reached_is_warned_of(data):
+    rows, goals = data
+    source, settings = ArrayRows(rows), Settings(l1=0.0, l2=0.01, epochs=2)
+    tasks = [Task(goals, every(), every(False))]
+    begun = fit(source, tasks, C, settings)
+    with pytest.warns(NeuronWarning, match=r"^After 3 passes weights still move by \d\.\de-0\d a pass"):
+        converge(source, tasks, begun, settings, passes=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        converge(source, tasks, begun, settings, passes=3000, change=1e-6)
+
+
+def test_convergence_is_worked_out_where_probes_train(data):
+    """Tensors of torch's "meta" device have no numbers, and cannot be mixed with those of another."""
+    rows, goals = data
+    source, tasks = ArrayRows(rows), [Task(goals, every(), every(False))]
+    begun = fit(source, tasks, C, Settings(epochs=1))
+    state = _Descent(source, tasks, begun, Settings(device="meta"))
+    assert state.slope(state.start).device.type == "meta"
 
 
 @pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.3), (0.05, 0.0)])
