@@ -202,6 +202,17 @@ def test_a_class_is_learned_whichever_fold_is_left_out():
         split(by_documents(400, goals, documents))
 
 
+def test_a_class_is_learned_whichever_two_folds_are_left_out_where_that_can_be():
+    """Probes that choose the smallest set leave out two: a class of five documents is dealt out to three folds."""
+    documents = np.repeat(np.arange(40), 10)
+    goals = np.tile([0, 1], 200)
+    goals[np.isin(documents, [3, 11, 19, 27, 33])] = 2
+    for seed in range(20):
+        dealt = split(by_documents(400, goals, documents), seed=seed)
+        assert (goals[dealt.test] == 2).any()
+        assert len(set(dealt.fold[dealt.training & (goals == 2)])) >= 3
+
+
 def test_labels_are_those_of_the_words(both):
     data = labelled(both, Concept.label("upos"), fewest=20)
     table = both.words(["word", "upos"])
