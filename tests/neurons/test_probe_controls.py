@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.judging import smallest
 from pellucid.neurons.probing import probes
+from pellucid.neurons.probing.controls import control_goals
 from pellucid.neurons.probing.material import Material, Reading, material
 from pellucid.neurons.probing.probes import control_tasks, real_tasks
 from pellucid.neurons.probing.training import Settings, fit
@@ -70,6 +72,23 @@ def test_the_majority_is_that_of_the_documents_to_learn_from(turned):
     curves = neurons.ablated_in_probe(turned.store, order, concept=CONCEPT, counts=(2,), draws=1, epochs=1, seeds=1)
     assert curves.table("whole").columns["value"][1] == pytest.approx(expected)
     assert curves.table("controls").columns["value"][0] == pytest.approx([expected])
+
+
+def test_chance_of_a_control_task_is_its_own_most_frequent_label(found):
+    """Of the labels of word types that are learned from, and not of the classes: seed by seed, and for arrays too."""
+    data, split = found.data, found.split
+    shares = []
+    for seed in range(3):
+        labels = control_goals(data.goals, data.types, split.training, len(data.classes), seed=1000 * seed)
+        (most, _), *_ = Counter(labels[split.training].tolist()).most_common()
+        shares.append((labels[split.test] == most).mean())
+    real = Counter(data.goals[split.training].tolist()).most_common(1)[0][0]
+    sure, chance = (data.goals[split.test] == real).mean(), np.mean(shares)
+    assert abs(sure - chance) > 0.02, "the two can be told apart"
+    probed = neurons.probe(found.store, concept=CONCEPT, epochs=1, progress=False)
+    assert probed.null[:, 0] == pytest.approx([sure, sure, chance, sure - chance])
+    layers = neurons.per_layer(found.store, concept=CONCEPT, epochs=1)
+    assert layers.null[:, 0] == pytest.approx(probed.null[:, 0])
 
 
 def test_every_seed_leaves_out_another_fold_and_has_labels_of_its_own(found):
