@@ -219,7 +219,7 @@ def test_the_smallest_set_is_chosen_on_documents_to_learn_from(both, ranking):
 
 
 def test_seeds_are_means_over_folds(both, ranking):
-    one, three = (neurons.trained_anew(both, ranking, concept="upos=NOUN", counts=(2,), epochs=5, draws=1, seeds=seeds)
+    one, three = (neurons.trained_anew(both, ranking, concept="upos", counts=(2,), epochs=5, draws=1, seeds=seeds)
                   for seeds in (1, 3))  # fmt: skip
     assert three.provenance.arguments["seeds"] == 3
     assert three.values[0] == pytest.approx(one.values[0], abs=0.1)
@@ -347,6 +347,33 @@ def test_layers_are_means_over_seeds(both):
         .arguments["seeds"] == 3  # fmt: skip
     with pytest.raises(ResultError, match="seeds=11"):
         neurons.per_layer(both, **{**settings, "seeds": 11})
+
+
+def test_layers_are_trained_one_at_a_time_with_the_numbers_of_all_together(both, monkeypatch):
+    """What is held while training is of one site; a training of all sites at once, each with its columns, gives the
+    same."""
+    from pellucid.neurons.concepts import Concept
+    from pellucid.neurons.probing import per_layer
+    from pellucid.neurons.probing.material import Reading, material
+    from pellucid.neurons.probing.probes import control_tasks, real_tasks, tested
+    from pellucid.neurons.probing.training import Settings, fit
+
+    read = list[tuple[str, ...]]()
+
+    def noted(rows, *rest):
+        read.append(rows.names)
+        return fit(rows, *rest)
+
+    monkeypatch.setattr(per_layer, "fit", noted)
+    layers = neurons.per_layer(both, concept="upos=NOUN,VERB", epochs=8, seeds=2)
+    assert [len(names) for names in read] == [planted.INNER] * 4
+    found = material(both, Concept.parse("upos=NOUN,VERB"), Reading())
+    sites = np.array([name.rpartition(":")[0] for name in found.rows.names])
+    tasks = [task for made in (real_tasks(found, 2), control_tasks(found, 2, 0)) for name in ("neurons.0", "neurons.1")
+             for task in (replace(each, columns=sites == name) for each in made)]  # fmt: skip
+    together = tested(found.rows, fit(found.rows, tasks, 3, Settings(0.0, 1e-3, epochs=8)), tasks, found)
+    expected = together.sum(axis=(1, 2)).reshape(2, 2, 2).mean(axis=2) / found.split.test.sum()
+    assert layers.values[[0, 2]] == pytest.approx(expected, abs=2e-3)
 
 
 def test_sets_are_the_first_the_last_and_draws():

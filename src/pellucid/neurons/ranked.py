@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
@@ -93,8 +94,10 @@ def home(name: str) -> Callable[..., Any]:
 
 def own_options(name: str) -> tuple[str, ...]:
     """The options that a method has for itself."""
-    taken = signature(home(name)).parameters.values()
-    return tuple(each.name for each in taken if each.kind is Parameter.KEYWORD_ONLY and each.name not in _OURS | _FIXED)
+    own = home(name)
+    given = _OURS | _FIXED | (own.keywords.keys() if isinstance(own, partial) else set[str]())
+    taken = signature(own).parameters.values()
+    return tuple(each.name for each in taken if each.kind is Parameter.KEYWORD_ONLY and each.name not in given)
 
 
 def _known(methods: str | Sequence[str]) -> list[str]:

@@ -4,18 +4,22 @@ to test."""
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pellucid.collect.collector import keys, split_key
 from pellucid.collect.sentence_rows import is_whole
 from pellucid.collect.store import Store
 from pellucid.errors import listing
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept, as_concept
-from pellucid.neurons.probing.labels import Labelled, Split, labelled, split
+from pellucid.neurons.probing.labels import Labelled, Split, labelled, split, warn_of_rare
 from pellucid.neurons.probing.rows import MEMORY, StoreRows
 from pellucid.neurons.sources import Sites, check_pooling, patterns, usual_sites
 from pellucid.reading import random_twin
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
     from pellucid.collect.found import Found
     from pellucid.corpus import Corpus
     from pellucid.model import Model
+
+_ENOUGH_SEEN = 0.5
+"""Share of the words for testing whose word type must be learned from, for a control task to tell anything."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,12 @@ class Material:
     data: Labelled
     split: Split
 
+    @property
+    def types_seen(self) -> float:
+        """The share of the words for testing whose word type is among those to learn from: what can be known by heart
+        of a control task."""
+        return float(np.isin(self.data.types[self.split.test], self.data.types[self.split.training]).mean())
+
     def provenance(self, function: str, arguments: dict[str, Any], seed: int) -> Provenance:
         """Where numbers made of it come from."""
         about, chosen = self.store.about, {split_key(key)[0] for key in self.rows.keys}
@@ -73,6 +86,8 @@ class Material:
             "sites": [split_key(key)[1] for key in self.rows.keys],
             "store": {name: about[name] for name in ("reading", "dtype") if name in about},
             "held out": self.split.mark,
+            "word types seen": self.types_seen,
+            "left out": dict(self.data.left_out),
             **arguments,
         }
         counted = {name: about["counts"][name] for name in ("sentences", "words")}
@@ -102,7 +117,7 @@ def opened(
         if corpus is not None:
             raise ResultError("A store has its text already; give a corpus with a model only.")
         check_pooling(source, reading.pooling)
-        yield material(source, chosen, reading, random=random, controlled=controlled)
+        yield _cautioned(material(source, chosen, reading, random=random, controlled=controlled))
         return
     if not isinstance(source, Model):
         raise ResultError(
@@ -116,7 +131,20 @@ def opened(
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
         text = corpus.labelled(chosen) if is_whole(reading.how) else corpus
         store = kept(source, text, Path(folder) / "store", reading, controlled)
-        yield material(store, chosen, reading, controlled=controlled)
+        yield _cautioned(material(store, chosen, reading, controlled=controlled))
+
+
+def _cautioned(found: Material) -> Material:
+    """The material, after a warning where a control task cannot be learned, as most words are of types of their own."""
+    if found.types_seen < _ENOUGH_SEEN:
+        warnings.warn(
+            f"{found.types_seen:.0%} of the rows for testing have a word type that is learned from, so a control task "
+            "cannot be learned by heart and selectivity says little: give the words of arrays with words=, or more "
+            "text; whole sentences have no control task.",
+            NeuronWarning,
+            stacklevel=5,
+        )
+    return found
 
 
 def kept(model: Model, corpus: Corpus, folder: Path, reading: Reading, controlled: bool) -> Store:
@@ -136,6 +164,7 @@ def material(
     """The material of a probe from a store that is there."""
     rows = StoreRows(store, _chosen(store, 0, reading.sites), memory=reading.memory)
     data, twin = labelled(store, concept, fewest=reading.fewest), None
+    warn_of_rare(data.concept, data.left_out, reading.fewest)
     if random is not None:
         number = _twin_in(random, store)
         twin = StoreRows(random, _chosen(random, number, reading.sites), memory=reading.memory)

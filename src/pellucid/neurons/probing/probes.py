@@ -228,7 +228,7 @@ def _result(found: Material, trained: Fitted, tasks: list[Task], hits: Array, to
         "margins": _margins(np.stack([*hits, guessed[0]]), counts),
     }
     learned = over_folds(trained.weights[:seeds], unit=unit).resampled
-    arguments = {**told, "learned": learned, "left out": dict(data.left_out), "unit": data.unit}
+    arguments = {**told, "learned": learned, "unit": data.unit}
     return Probe(
         axes={"measure": tuple(MEASURES), "class": (ALL, *data.classes)},
         values=values,
@@ -284,21 +284,29 @@ def _word_table(found: Material, counts: Array) -> Table:
     return Table({"class": found.data.classes}, {"learned": learned, "tested": counts.sum(axis=0).astype(np.int64)})
 
 
-def _of_arrays(source: Store, concept: str | Concept, sites: Sites, settings: Settings, penalty: str,
-               seeds: int) -> Ranking:  # fmt: skip
+def _of_arrays(
+    source: Store,
+    concept: str | Concept,
+    reading: Reading,
+    settings: Settings,
+    penalty: str,
+    seeds: int,
+    converge: bool,
+) -> Ranking:
     check_seeds(seeds)
     seed = settings.seed
-    with opened(source, None, concept, Reading(sites, seed=seed), controlled=False) as found:
+    with opened(source, None, concept, reading, controlled=False) as found:
         tasks = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)]
-        trained = fit(found.rows, tasks, len(found.data.classes), settings)
+        trained = _trained(found.rows, tasks, len(found.data.classes), settings, converge, None)
         unit, counts = found.data.unit.removesuffix("s"), tested_counts(found)
         right = tested(found.rows, trained, tasks, found).reshape(2, seeds, *counts.shape)
         values, interval = accuracies(right, counts, _alone, unit=unit)
         sure, _ = accuracies(_guessed(found, tasks).reshape(right.shape), counts, _alone)
         names = [name for name in MEASURES if name != "random model"]
         accuracy = accuracy_table(names, values, majority=sure, low=interval.low, high=interval.high)
-        told = {"penalty": penalty, **asdict(settings), "seeds": seeds,
-                "learned": over_folds(trained.weights[:seeds], unit=unit).resampled}  # fmt: skip
+        learned = over_folds(trained.weights[:seeds], unit=unit).resampled
+        told = {"penalty": penalty, **asdict(settings), "seeds": seeds, "converge": converge, "test": reading.test,
+                "fewest": reading.fewest, "learned": learned}  # fmt: skip
         return weight_ranking(
             weight_tables(found, trained, seeds), found.provenance("neurons.probe", told, seed), accuracy
         )
@@ -319,22 +327,32 @@ def by_elastic_probe(
     seed: int = 0,
     pooling: str | None = None,
     penalty: str = "elastic",
+    l1: float = 1e-3,
+    l2: float = 1e-3,
     seeds: int = 3,
+    converge: bool = False,
+    epochs: int = 60,
+    batch: int | None = None,
+    test: float = 0.2,
+    fewest: int = 20,
+    memory: int = MEMORY,
     device: str = "cpu",
 ) -> Ranking:
-    """Neurons by the weights of a probe with both penalties, trained with the defaults of `probe`.
+    """Neurons by the weights of a probe with both penalties, trained as `probe` does.
 
     Arrays have no model and so no random twin; their weights stand beside those of the control task all the same.
     """
     if of_arrays(source):
-        settings = Settings(*penalties(penalty, 1e-3, 1e-3), seed=seed, device=device)
-        return _of_arrays(source, concept, sites, settings, penalty, seeds)
+        settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, batch=batch, seed=seed, device=device)
+        reading = Reading(sites, fewest, test, seed, memory, pooling)
+        return _of_arrays(source, concept, reading, settings, penalty, seeds, converge)
     found = probe(
-        source, corpus, concept=concept, sites=sites, seed=seed, seeds=seeds, penalty=penalty, pooling=pooling,
-        device=device, progress=False,
+        source, corpus, concept=concept, sites=sites, penalty=penalty, l1=l1, l2=l2, seeds=seeds, converge=converge,
+        epochs=epochs, batch=batch, test=test, fewest=fewest, seed=seed, memory=memory, pooling=pooling, device=device,
+        progress=False,
     )  # fmt: skip
     return found.ranking()
 
 
-by_l1_probe = partial(by_elastic_probe, penalty="l1")
-by_l2_probe = partial(by_elastic_probe, penalty="l2")
+by_l1_probe = partial(by_elastic_probe, penalty="l1", l2=0.0)
+by_l2_probe = partial(by_elastic_probe, penalty="l2", l1=0.0)
