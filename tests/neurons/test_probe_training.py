@@ -179,16 +179,14 @@ def test_biases_move_as_fast_among_many_neurons_as_among_few(neurons):
 
 
 def test_a_neuron_that_tells_a_rare_class_stands_out_before_training_has_converged():
-    """One neuron of two hundred tells a class of one word in twenty: by early stopping it has the largest weight."""
-    dice = np.random.default_rng(3)
-    goals = (dice.random(2000) < 0.05).astype(np.int64)
-    rows = dice.normal(size=(2000, 200))
-    rows[:, 7] += 6 * goals
-    fold = np.arange(2000) % 10
+    """Three words of sixty are the class: one neuron shows that, and two hundred a code of the word."""
+    dice = np.random.default_rng(0)
+    types = dice.integers(0, 60, 2000)
+    goals, rows, fold = (types < 3).astype(np.int64), dice.normal(size=(60, 200))[types], np.arange(2000) % 10
+    rows[:, 7] = goals
     found = fit(ArrayRows(rows), [Task(goals, fold > 0, fold == 0)], 2, Settings(l1=0.0, l2=0.0))
     size = np.abs(found.weights[0]).sum(0)
-    assert size.argmax() == 7
-    assert size[7] > 3 * np.delete(size, 7).max()
+    assert size[7] > 2 * np.delete(size, 7).max()
 
 
 @pytest.mark.parametrize(("memory", "most"), [(1 << 30, 4096), (2 * 3 * 4 * 500 * D, 500), (0, 256)])
