@@ -79,6 +79,8 @@ class Starts:
         except (TypeError, ValueError, AttributeError, LookupError, RuntimeError) as error:
             return f"the model needs what the blocks below hand on ({' '.join(str(error).split())[:100]})"
         one, other = (next(iter(run.output.values())) for run in (whole, late))
+        if not bool(torch.isfinite(one).all()):
+            return "its answers are not all numbers (NaN or infinity)"
         near = torch.allclose(one, other, rtol=1e-4, atol=32 * torch.finfo(one.dtype).eps * float(one.abs().max()))
         return "" if near else "the blocks above need more of those below than the stream"
 

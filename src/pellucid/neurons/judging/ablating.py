@@ -74,6 +74,12 @@ def site_means(found: Measured, sites: Sequence[Site]) -> dict[Site, Tensor]:
     return {site: total / counts[site] for site, total in sums.items()}
 
 
+def check_replacement(replacement: str) -> None:
+    """Raises where neurons cannot be replaced so."""
+    if replacement not in REPLACEMENTS:
+        raise SiteError(f"Neurons cannot be replaced by {replacement!r}; choose {listing(REPLACEMENTS)}.")
+
+
 def sweep_neurons(
     found: Measured,
     site: Site,
@@ -91,8 +97,7 @@ def sweep_neurons(
     Those in `gone` are replaced in every pass; answers are compared with those of the model as it is. As many copies
     of a batch as fit in `tokens` run together. With `whole` every pass is run from the first layer.
     """
-    if replacement not in REPLACEMENTS:
-        raise SiteError(f"Neurons cannot be replaced by {replacement!r}; choose {listing(REPLACEMENTS)}.")
+    check_replacement(replacement)
     _check_units(found.model, site, units)
     gone = gone or {}
     if means is None and replacement == "mean":

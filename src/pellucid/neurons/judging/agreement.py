@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pellucid.errors import listing
-from pellucid.neurons.judging.apart import texts_of
+from pellucid.neurons.judging.apart import texts_of, warn_of_several_models
 from pellucid.neurons.judging.equals import equals_at_cut, overlaps
 from pellucid.neurons.judging.redrawn import BOUNDS, NORMAL, deviations, redrawn
 from pellucid.neurons.ranking import Ranking, overall_table
@@ -239,4 +239,5 @@ def _aligned(rankings: Mapping[str, Ranking]) -> dict[str, Ranking]:
                 f"The rankings {one!r} and {other!r} are not of the same neurons (they differ in "
                 f"{listing(apart, most=3)}); rank the same sites with both."
             )
+    warn_of_several_models(rankings)
     return {name: each.in_order(first.neurons) for name, each in rankings.items()}

@@ -1,11 +1,13 @@
-"""Whether a ranking was made of other documents than it is judged on."""
+"""Whether a ranking was made of other documents than it is judged on, and of the same model."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pellucid.corpus.identity import fingerprint_of
+from pellucid.errors import listing
 from pellucid.neurons.caution import NeuronWarning
 
 if TYPE_CHECKING:
@@ -40,6 +42,39 @@ def warn_of_same_corpus(ranking: Ranking, corpus: Corpus) -> None:
             NeuronWarning,
             stacklevel=3,
         )
+
+
+def warn_of_other_model(ranking: Ranking, name: str, fingerprint: str) -> None:
+    """Warns where a ranking is of another model than the one that it is judged in."""
+    own = _model_of(ranking)
+    if own is not None and own["fingerprint"] != fingerprint:
+        warnings.warn(
+            f"The ranking is of {own['name']!r} and is judged in {name!r}: neurons of two models have nothing in "
+            "common but their places, unless one was trained from the other.",
+            NeuronWarning,
+            stacklevel=4,
+        )
+
+
+def warn_of_several_models(rankings: Mapping[str, Ranking]) -> None:
+    """Warns where rankings that are compared neuron by neuron are of several models."""
+    known = [own for each in rankings.values() if (own := _model_of(each)) is not None]
+    models = {own["fingerprint"]: own["name"] for own in known}
+    if len(models) > 1:
+        warnings.warn(
+            f"These rankings are of several models ({listing(models.values())}), and neurons are compared by their "
+            "places: that means something only where one model was trained from the other.",
+            NeuronWarning,
+            stacklevel=4,
+        )
+
+
+def _model_of(ranking: Ranking) -> Mapping[str, Any] | None:
+    """The model whose neurons are ranked; arrays have none: their fingerprint is that of the numbers themselves."""
+    origin = ranking.provenance
+    known = origin.models[0] if origin.models else None
+    arrays = known is not None and known["fingerprint"] in (origin.corpus.get("fingerprint"), origin.corpus.get("of"))
+    return None if arrays else known
 
 
 def texts_of(ranking: Ranking) -> list[dict[str, Any]]:

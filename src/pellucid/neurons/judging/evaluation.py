@@ -15,9 +15,9 @@ from pellucid.errors import listing
 from pellucid.heads.weighing.measuring import measured
 from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import Concept
-from pellucid.neurons.judging.ablating import replaced, site_means
+from pellucid.neurons.judging.ablating import check_replacement, replaced, site_means
 from pellucid.neurons.judging.ablation import named_sites, provenance
-from pellucid.neurons.judging.apart import warn_of_same_corpus, warn_of_same_text
+from pellucid.neurons.judging.apart import warn_of_other_model, warn_of_same_corpus, warn_of_same_text
 from pellucid.neurons.judging.group_means import over_kept_groups
 from pellucid.neurons.judging.smallest import smallest_sets
 from pellucid.neurons.probing.controls import majority
@@ -91,10 +91,13 @@ def ablated_in_model(
     """The loss of the model's own task, in nats per goal, without the first, last and random neurons of a ranking.
 
     `counts` are by default 1% to 50% of the neurons. The table `whole` has loss and main score of the model as it is,
-    `scores` the main score of each curve. Judge on other documents than the ranking was made of; one of the same text
-    is warned of.
+    `scores` the main score of each curve, `beyond random` what the first and last neurons cost more than random ones in
+    the same documents. Judge on other documents than the ranking was made of; one of the same text is warned of, as is
+    one of another model.
     """
+    check_replacement(replacement)
     warn_of_same_corpus(ranking, corpus)
+    warn_of_other_model(ranking, model.name, model.fingerprint)
     found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
     sizes, names = numbers(counts, len(ranking.neurons)), ranking.order(cls, seed=seed)
     means = site_means(found, list(named_sites(model, names))) if replacement == "mean" else None
@@ -125,6 +128,7 @@ def ablated_in_model(
     tables = {
         "whole": Table({"measure": ("loss", "accuracy")}, {"value": per_goal}),
         "scores": Table({"measure": tuple(ENDS), "neurons": sizes}, {"accuracy": curves[..., 1]}),
+        "beyond random": _beyond(parts[:, :, 0], out_of, sizes),
         "draws": _draws(sizes, loss=every[..., 0], accuracy=every[..., 1]),
     }
     ends = [None if end is None else end[..., 0] for end in (interval.low, interval.high)]
@@ -305,6 +309,21 @@ def _means(parts: Array, out_of: Array) -> tuple[Array, Interval]:
     return over_kept_groups(share, out_of)
 
 
+def _beyond(losses: Array, out_of: Array, sizes: tuple[int, ...]) -> Table:
+    """What first and last neurons cost more than random ones, in nats per goal, with the interval of the difference.
+
+    `losses` [3, numbers, groups] are sums; both are measured in the same documents.
+    """
+
+    def more(kept: Array) -> Array:
+        each = losses[..., kept].sum(axis=-1) / out_of[kept].sum()
+        return each[:2] - each[2]
+
+    value, interval = over_kept_groups(more, out_of)
+    ends = {name: end for name, end in (("low", interval.low), ("high", interval.high)) if end is not None}
+    return Table({"measure": tuple(ENDS)[:2], "neurons": sizes}, {"value": value, **ends})
+
+
 def _known(ranking: Ranking, found: Material, cls: str | None, seed: int) -> list[str]:
     """The order of a ranking whose neurons are those that are read."""
     missing = set(found.rows.names) ^ set(ranking.neurons)
@@ -314,6 +333,8 @@ def _known(ranking: Ranking, found: Material, cls: str | None, seed: int) -> lis
             f"{listing(sorted(missing), most=3)}: rank the same sites, or choose them with sites=."
         )
     warn_of_same_text(ranking, found)
+    if not of_arrays(found.store):
+        warn_of_other_model(ranking, found.store.models[0].name, found.store.models[0].fingerprint)
     return ranking.order(cls, seed=seed)
 
 

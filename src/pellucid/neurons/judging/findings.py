@@ -11,6 +11,7 @@ import numpy as np
 from pellucid.errors import listing
 from pellucid.neurons.judging.equals import chance_of_first
 from pellucid.neurons.judging.redrawn import BOUNDS, deviations, mirrored, redrawn
+from pellucid.neurons.methods import RANKINGS
 from pellucid.neurons.ranking import TOGETHER, Ranking, by_site, split_name
 from pellucid.results import Array, Result, ResultError, Table
 
@@ -187,9 +188,9 @@ class ExpertShare(Result):
 def expert_share(rankings: Mapping[str, Ranking], *, bar: float = 0.9) -> ExpertShare:
     """χ of each model and class: the share of neurons with |score| ≥ `bar` (Suau, Zappella & Apostoloff 2020).
 
-    Meant for average precision. Classes are those that all rankings have. Chance is the share in each model's random
-    twin, where all rankings have read one. The ends of the interval are the shares with every score at the lower, or
-    at the upper, end of its own: as if all moved together.
+    Scores must be average precision, or IoU. Classes are those that all rankings have. Chance is the share in each
+    model's random twin, where all rankings have read one. The ends of the interval are the shares with every score at
+    the lower, or at the upper, end of its own: as if all moved together.
     """
     if not rankings:
         raise ResultError("No ranking was given; give one for each model.")
@@ -200,6 +201,12 @@ def expert_share(rankings: Mapping[str, Ranking], *, bar: float = 0.9) -> Expert
     lacking = [model for model, each in rankings.items() if any(name not in each.classes_apart for name in classes)]
     if lacking:
         raise ResultError(f"The ranking of {listing(lacking)} gives all classes the same sizes; use another method.")
+    other = {name: each.method for name, each in rankings.items() if each.method in {*RANKINGS} - {"precision", "iou"}}
+    if other:
+        raise ResultError(
+            f"Experts have a high average precision (or IoU), from 0 to 1, and {listing(other)} is ranked by "
+            f"{listing(dict.fromkeys(other.values()))}: rank by 'precision'."
+        )
     chosen = {model: [each.place("class", name) for name in classes] for model, each in rankings.items()}
 
     def share(parts: Sequence[Array]) -> Array:
