@@ -164,3 +164,20 @@ def test_bad_input_is_one_sentence_and_writes_nothing(refused, tagger, tmp_path,
 def test_a_full_folder_is_refused_before_anything_is_opened(refused, tmp_path, line):
     (tmp_path / "kept").write_text("")
     refused("neurons", *line, "-o", tmp_path, said="exists and is not empty")
+
+
+def test_classes_of_few_words_are_left_out_and_named(cli, tagger, tmp_path):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos", "--sites", "neurons.*", "--method", "selectivity")
+    code, out, err = cli(*words, "-o", tmp_path / "r")
+    assert code == 0, err
+    assert "is one by luck: NUM (9)." in " ".join(out.split())
+    assert "fewer than 10 words" not in err
+    saved = Result.load(tmp_path / "r" / "selectivity")
+    assert "NUM" not in saved.classes
+    assert "NOUN" in saved.classes
+    page = (tmp_path / "r" / "neurons.html").read_text(encoding="utf-8")
+    assert "is one by luck: NUM (9)." in page
+    told = json.loads(cli(*words, "--json")[1])["selectivity"]
+    assert told["left out"] == {"NUM": 9}
+    one = json.loads(cli("neurons", "rank", tagger, *CORPUS, "--concept", "upos=NUM", "--json")[1])["probeless"]
+    assert list(one["classes"]) == ["NUM"]

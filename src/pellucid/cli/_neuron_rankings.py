@@ -55,6 +55,7 @@ def ranking_told(result: Ranking, top: int) -> dict[str, object]:
         "chance": result.chance,
         "resampled": result.resampled,
         **({"accuracy": result.accuracies} if result.accuracies else {}),
+        **({"left out": _rare(result)} if "left out" in result.tables else {}),
         "neurons": [_row(result, name, None) for name in first_of(result, top)],
         "classes": {
             cls: [_row(result, name, cls) for name in first_of(result, top, cls)] for cls in result.classes_apart
@@ -65,6 +66,7 @@ def ranking_told(result: Ranking, top: int) -> dict[str, object]:
 def print_ranking(result: Ranking, top: int) -> None:
     """The first neurons across classes, and the first of every class; the accuracy of what ranked, where it has one."""
     from pellucid.neurons.ranking import accuracy_told
+    from pellucid.neurons.rare_classes import left_out_told
 
     columns = [name for name in ("score", "null", "low", "high") if name in result.overall.columns]
     rows = [
@@ -85,6 +87,14 @@ def print_ranking(result: Ranking, top: int) -> None:
     console().print(f"interval: {result.resampled}")
     if told := accuracy_told(result):
         console().print(f"accuracy of what ranked: {told}", markup=False)
+    if told := left_out_told(result):
+        console().print(told, markup=False)
+
+
+def _rare(result: Ranking) -> dict[str, int]:
+    """The classes that were left out, with their words."""
+    table = result.table("left out")
+    return {str(name): count for name, count in zip(table.axes["class"], table.columns["words"].tolist(), strict=True)}
 
 
 def _row(result: Ranking, name: str, cls: str | None) -> dict[str, object]:

@@ -78,6 +78,7 @@ def rank(
     """
     from pellucid.neurons import Concept
     from pellucid.neurons import rank as ranked
+    from pellucid.neurons.scores import FEW
 
     check_out(out)
     asked, methods = Concept.parse(concept), method or ["probeless"]
@@ -92,6 +93,7 @@ def rank(
             control=control,
             pooling=pooling,
             preset=preset,
+            least=FEW,
             seed=seed,
             **scoring.given(),
             **reading(source, methods, running, long),
@@ -132,6 +134,7 @@ def show(
     from pellucid.errors import PellucidError
     from pellucid.neurons import rank as ranked
     from pellucid.neurons import read as read_neurons
+    from pellucid.neurons.scores import FEW
 
     if not neuron and not concept:
         raise PellucidError("Name the neurons to show (--neuron neurons.3:17), or a concept whose first ones to show.")
@@ -143,7 +146,9 @@ def show(
         how = reading(opened, methods, running, long)
         with careful():
             how |= training(opened, methods, opening)
-            rankings = ranked(opened, text, concept=concept[0], methods=methods, sites=sites, seed=seed, **how)
+            rankings = ranked(
+                opened, text, concept=concept[0], methods=methods, sites=sites, least=FEW, seed=seed, **how
+            )
     names = neuron or first_of(next(iter(rankings.values())), top)
     settings: dict[str, Any] = {**asdict(running), "long": long}
     result = read_neurons(opened, text, neurons=names, concept=concept, cut=cut, seed=seed, **settings)

@@ -109,8 +109,9 @@ def _ranked(
 ) -> tuple[dict[str, Ranking], dict[str, list[Ranking]]]:
     """Rankings of all documents by method, and those of disjoint parts of them (without a control model each)."""
     from pellucid.neurons import RANKINGS, rank
+    from pellucid.neurons.scores import FEW
 
-    how = {**settings, **reading(model, methods)}
+    how: dict[str, Any] = {**settings, "least": FEW, **reading(model, methods)}
     found = rank(model, corpus, concept=concept, methods=methods, **how)
     if parts < 2:
         return found, {}

@@ -162,6 +162,7 @@ def evaluate(
     """
     from pellucid.neurons import agreement, rank
     from pellucid.neurons.ranking import by_site
+    from pellucid.neurons.scores import FEW
 
     chosen = _ways(ways)
     check_out(out)
@@ -176,7 +177,7 @@ def evaluate(
     with careful():
         found = rank(
             opened, read.shard(0, 2), concept=concept, methods=methods, sites=sites, pooling=pooling, seed=seed,
-            **reading(opened, methods), **training(opened, methods, opening),
+            least=FEW, **reading(opened, methods), **training(opened, methods, opening),
         )  # fmt: skip
         first = next(iter(found.values()))
         judge = _Judge(opened, read.shard(1, 2), concept, list(by_site(first.neurons)), pooling, seed, judging)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pellucid.neurons.ranking import accuracy_told
+from pellucid.neurons.rare_classes import left_out_told
+from pellucid.neurons.scores import FEW
 from pellucid.report.cells import beside, resampling
 from pellucid.report.html import Cell, Html, Row, element, interval, joined, number, share
 from pellucid.report.page import Written, page
@@ -41,6 +43,8 @@ def draw_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
     sheet.text(f"The score of a neuron: {result.score}.")
     if told := accuracy_told(result):
         sheet.text(f"Accuracy of what ranked them, on documents that it did not learn from: {told}.")
+    if told := left_out_told(result):
+        sheet.text(told)
     warned = "The best of many neurons look better than they are"
     warned += ": the untrained model shows by how much." if "random model" in result.tables else "."
     sheet.figure(
@@ -190,7 +194,7 @@ def _places(sheet: Sheet, rankings: Mapping[str, Ranking], neuron: str, stem: st
 
 def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
     """Its means in the classes of one concept, or of each of several."""
-    rows = sorted(reading.rows_of("classes", neuron), key=lambda row: -abs(row["d′"]))
+    rows = sorted(reading.rows_of("classes", neuron), key=lambda row: (row["words"] < FEW, -abs(row["d′"])))
     several = len({row.get("concept") for row in rows}) > 1
     told: list[Row] = [
         (*([row["concept"]] if several else []), row["class"], Cell(f"{row['words']:,}", row["words"]),
@@ -200,7 +204,7 @@ def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> No
     numbers = ["words", "mean z", "d′", *(["chance"] if "chance" in rows[0] else [])]
     caption = (
         "Its mean in every class, and how far that lies from all other words (d′: in standard deviations; chance: its "
-        "size when labels are dealt out at random)."
+        f"size when labels are dealt out at random). Those of fewer than {FEW} words come last."
     )
     columns = [*(["concept"] if several else []), "class", *numbers]
     sheet.table(columns, told, caption=caption, name=f"{stem}_classes", right=numbers)
