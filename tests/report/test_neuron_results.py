@@ -13,6 +13,7 @@ from pellucid import neurons
 from pellucid.neurons.survey import KINDS
 from pellucid.report.cells import resampling
 from pellucid.report.neuron_results import write_results
+from pellucid.report.neurons import write_neurons
 from tests.neurons import planted
 from tests.results_by_hand import survey_by_hand
 
@@ -72,3 +73,17 @@ def test_a_survey_has_its_kinds_and_the_first_of_each(tmp_path):
 def test_captions_say_where_intervals_come_from_or_why_there_are_none(ranking):
     assert resampling(replace(ranking, resampled="ten groups")) == "Interval: ten groups"
     assert resampling(replace(ranking, resampled="no interval: one text")) == "No interval: one text"
+
+
+def test_neurons_that_tell_all_classes_at_once_have_no_class_of_their_own(ranking, tmp_path):
+    origin = ranking.provenance
+    together = replace(ranking, provenance=replace(origin, arguments={**origin.arguments, "method": "gaussian"}))
+    page = write_results(tmp_path / "out", {"g": together}, model="m", about="a").read_text(encoding="utf-8")
+    assert "All 14 classes are told apart at once" in page
+    assert not [word for word in ("fires for", "best class", "is silent for") if word in page]
+    assert "best class" not in rows_of(tmp_path / "out" / "tables" / "g_first.csv")[0]
+    reading = neurons.read(planted.model(), planted.corpus().take(20), neurons=[ranking.top(1)[0]], progress=False)
+    write_neurons(tmp_path / "one", reading, {"g": together}, model="m", command="c")
+    (row,) = rows_of(next((tmp_path / "one" / "tables").glob("*_places.csv")))
+    assert row["best class"] == "all at once"
+    assert float(row["score"]) == pytest.approx(together.scores().max())

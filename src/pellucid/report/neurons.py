@@ -57,6 +57,8 @@ def draw_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
     _firsts(sheet, result, name)
     if result.concept and result.classes_apart:
         _firsts_of_classes(sheet, result, name)
+    elif result.concept:
+        sheet.note(f"All {len(result.classes)} classes are told apart at once, so no neuron is one of a single class.")
 
 
 def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
@@ -66,22 +68,27 @@ def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
         columns["in random models"] = result.table("random model").columns["value"][0]
     if "matches" in result.tables:
         columns |= {key: part.ravel() for key, part in result.table("matches").columns.items()}
+    named = bool(result.concept and result.classes_apart)
     rows: list[Row] = []
     for neuron in result.order()[:LISTED]:
         place = result.place("neuron", neuron)
         told = [_cell(float(part[place])) if part.dtype.kind == "f" else str(part[place]) for part in columns.values()]
-        best, score = result.best_class(neuron)
-        carried = [f"{'fires for' if score >= 0 else 'is silent for'} {best}"] if result.concept else []
-        rows.append((Cell(element("code", neuron), neuron), *told, *carried))
+        rows.append((Cell(element("code", neuron), neuron), *told, *([_carried(result, neuron)] if named else [])))
     found = " and what they are found in" if "matches" in result.tables else ""
     sheet.table(
-        ["neuron", *columns, *(["best class"] if result.concept else [])],
+        ["neuron", *columns, *(["best class"] if named else [])],
         rows,
         caption=f"The first neurons{' across classes' if result.concept else found}.",
         name=f"{name}_first",
         right=[column for column, part in columns.items() if part.dtype.kind != "U"],
         fold=None if found else f"The first {len(rows)} neurons",
     )
+
+
+def _carried(result: Ranking, neuron: str) -> str:
+    """The class that a neuron tells best, and its side."""
+    best, score = result.best_class(neuron)
+    return f"{'fires for' if score >= 0 else 'is silent for'} {best}"
 
 
 def _firsts_of_classes(sheet: Sheet, result: Ranking, name: str) -> None:
@@ -183,13 +190,27 @@ def _places(sheet: Sheet, rankings: Mapping[str, Ranking], neuron: str, stem: st
         if neuron not in ranking.neurons:
             continue
         place = ranking.place("neuron", neuron)
-        best, score = ranking.best_class(neuron)
         rank = int((np.abs(ranking.overall.columns["score"]) > abs(ranking.overall.columns["score"][place])).sum()) + 1
-        null = "" if ranking.null is None else _cell(float(ranking.null[ranking.place("class", best), place]))
-        rows.append((ranking.method, Cell(f"{rank:,} of {len(ranking.neurons):,}", rank), best, _cell(score), null))
+        counted = Cell(f"{rank:,} of {len(ranking.neurons):,}", rank)
+        rows.append((ranking.method, counted, *_best_told(ranking, neuron)))
     right = ["place", "score", "chance"]
     sheet.table(["ranking", "place", "best class", "score", "chance"], rows, caption="Its place in the rankings.",
                 name=f"{stem}_places", right=right)  # fmt: skip
+
+
+def _best_told(ranking: Ranking, neuron: str) -> tuple[str, Cell, Cell | str]:
+    """A neuron's best class with its score and chance; where no class has an order of its own, those across classes."""
+    place = ranking.place("neuron", neuron)
+    if not ranking.classes_apart:
+        columns = ranking.overall.columns
+        null = _cell(float(columns["null"][place])) if "null" in columns else ""
+        return "all at once", _cell(float(columns["score"][place])), null
+    best, score = ranking.best_class(neuron)
+    return (
+        best,
+        _cell(score),
+        "" if ranking.null is None else _cell(float(ranking.null[ranking.place("class", best), place])),
+    )
 
 
 def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
