@@ -181,3 +181,31 @@ def test_classes_of_few_words_are_left_out_and_named(cli, tagger, tmp_path):
     assert told["left out"] == {"NUM": 9}
     one = json.loads(cli("neurons", "rank", tagger, *CORPUS, "--concept", "upos=NUM", "--json")[1])["probeless"]
     assert list(one["classes"]) == ["NUM"]
+
+
+def test_the_random_model_stands_beside_scores(cli, tagger, tmp_path):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos=NOUN", "--sites", "neurons.*", "--method", "iou")
+    code, out, err = cli(*words, "-o", tmp_path / "r")
+    assert code == 0, err
+    control = abs(Result.load(tmp_path / "r" / "iou").table("random model").columns["value"][0])
+    said = " ".join(out.split())
+    assert "neuron score chance random model low high best class" in said
+    assert f"where weights are random; the best there is {control.max():.4g} (" in said
+    told = json.loads(cli(*words, "--json")[1])["iou"]
+    place = Result.load(tmp_path / "r" / "iou").place("neuron", told["neurons"][0]["neuron"])
+    assert told["neurons"][0]["random model"] == pytest.approx(control[place])
+    assert abs(told["classes"]["NOUN"][0]["random model"]) == pytest.approx(control[place])
+    assert f"the best there is {control.max():.4g} (" in told["random model"]
+    assert "random model" not in cli(*words, "--no-control")[1]
+
+
+def test_several_classes_of_the_random_model_are_summed_as_the_method_does(tmp_path):
+    from pellucid import neurons
+
+    found = neurons.rank(planted.model(), planted.corpus().take(30), concept="upos=NOUN,VERB,DET", sites="neurons.0",
+                         methods=["probeless", "selectivity"], progress=False)  # fmt: skip
+    other = {name: abs(each.table("random model").columns["value"]) for name, each in found.items()}
+    assert found["probeless"].random_model == pytest.approx(other["probeless"].sum(0) / 2)
+    assert found["selectivity"].random_model == pytest.approx(other["selectivity"].max(0))
+    sums = abs(found["probeless"].values).sum(0) / 2
+    assert sums == pytest.approx(found["probeless"].scores())

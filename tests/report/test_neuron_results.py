@@ -38,9 +38,9 @@ def test_every_class_has_its_best_neuron_beside_the_untrained_models_best(rankin
     other = np.abs(ranking.table("random model").columns["value"][at]).max()
     assert float(rows["NOUN"]["untrained model's best"]) == pytest.approx(other)
     first = rows_of(tmp_path / "out" / "tables" / "probeless_first.csv")
-    assert list(first[0]) == ["neuron", "score", "chance", "95% from", "to", "best class"], (
-        "a sum over classes stands beside no single class of the untrained model"
-    )
+    assert list(first[0]) == ["neuron", "score", "chance", "95% from", "to", "random model", "best class"]
+    summed = np.abs(ranking.table("random model").columns["value"])[:, ranking.place("neuron", first[0]["neuron"])]
+    assert float(first[0]["random model"]) == pytest.approx(summed.sum() / 2), "a sum over pairs, as the score is"
     assert first[0]["neuron"] == ranking.top(1)[0]
 
 

@@ -64,8 +64,8 @@ def draw_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
 def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
     """The first neurons across classes with the class of each; those of a search with what they are found in."""
     columns = {shown: result.overall.columns[key] for shown, key in _COLUMNS.items() if key in result.overall.columns}
-    if not result.concept and "random model" in result.tables:  # one score, which is the overall one
-        columns["in random models"] = result.table("random model").columns["value"][0]
+    if result.random_model is not None:
+        columns["random model" if result.concept else "in random models"] = result.random_model
     if "matches" in result.tables:
         columns |= {key: part.ravel() for key, part in result.table("matches").columns.items()}
     named = bool(result.concept and result.classes_apart)
