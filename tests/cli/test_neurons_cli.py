@@ -131,9 +131,17 @@ def test_show_tells_the_classes_of_several_concepts_and_how_to_ask_for_them(cli,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("rank", "--concept", "upos=NOPE"), "No word has NOPE"),
+        (("rank", "--concept", "upos=NOPE"), "has NOPE for 'upos'"),
         (("rank", "--concept", "upos", "--method", "guess"), "no ranking by guess; there are probeless"),
-        (("rank", "--concept", "nolabel"), "label 'nolabel'"),
+        (("rank", "--concept", "nolabel"), "No word or sentence of grammar:60:3 has the label 'nolabel'; it has coref"),
+        (("rank", "--concept", "sentence:nolabel"), "No sentence of "),
+        (("rank", "--concept", "pair:overlap"), "'pair:overlap' is about pairs of sentences, and "),
+        (("rank", "--concept", "upos", "--pooling", "sentence-mean"), "'upos' is a label of words, and --pooling"),
+        (
+            ("rank", "--concept", "property:capital", "--pooling", "sentence-mean"),
+            "'property:capital' tells words apart, and --pooling sentence-mean reads whole sentences: leave --pooling",
+        ),
+        (("rank", "--concept", "upos=XYZ"), "has XYZ for 'upos'; its values are ADJ, ADP, ADV, AUX, CCONJ, DET, NOUN"),
         (("rank", "--concept", "property:size"), "there are length"),
         (("rank", "--concept", "upos", "--sites", "nothing.*"), "nothing"),
         (("rank", "--concept", "upos", "--quantile", "0.9"), "has no use for quantile"),
@@ -209,3 +217,12 @@ def test_several_classes_of_the_random_model_are_summed_as_the_method_does(tmp_p
     assert found["selectivity"].random_model == pytest.approx(other["selectivity"].max(0))
     sums = abs(found["probeless"].values).sum(0) / 2
     assert sums == pytest.approx(found["probeless"].scores())
+
+
+@pytest.mark.parametrize("name", ["other", "upos"])
+def test_a_list_of_words_may_be_called_like_anything(cli, tagger, tmp_path, name):
+    (tmp_path / f"{name}.txt").write_text("the\na\n")
+    words = ("--concept", f"words:{tmp_path / name}.txt", "--sites", "neurons.0", "--no-control", "--json")
+    code, out, err = cli("neurons", "rank", tagger, *CORPUS, *words)
+    assert code == 0, err
+    assert list(json.loads(out)["probeless"]["classes"]) == [f"words of {name}"]

@@ -13,6 +13,7 @@ from pellucid.cli import _sweeping as sweeping
 from pellucid.cli._careful import careful
 from pellucid.cli._command import command_line, under_command
 from pellucid.cli._groups import spread
+from pellucid.cli._neuron_concepts import concept_of
 from pellucid.cli._neuron_options import (
     ConceptOption,
     Control,
@@ -76,13 +77,14 @@ def rank(
 
     MODEL may be a store that `pellucid store build` made, which is read without the model.
     """
-    from pellucid.neurons import Concept
+    from pellucid.collect.store import Store
     from pellucid.neurons import rank as ranked
     from pellucid.neurons.scores import FEW
 
     check_out(out)
-    asked, methods = Concept.parse(concept), method or ["probeless"]
+    methods = method or ["probeless"]
     source, read = source_of(model, corpus, shape, opening)
+    asked = concept_of(concept, read, pooling, store=source if isinstance(source, Store) else None)
     with careful():
         made = ranked(
             source,
@@ -140,18 +142,17 @@ def show(
         raise PellucidError("Name the neurons to show (--neuron neurons.3:17), or a concept whose first ones to show.")
     check_out(out)
     text, opened = shape.open(corpus), opening.open(model)
+    asked = [concept_of(each, text) for each in concept or []]
     rankings: dict[str, Ranking] = {}
-    if concept:
+    if asked:
         methods = method or ["probeless"]
         how = reading(opened, methods, running, long)
         with careful():
             how |= training(opened, methods, opening)
-            rankings = ranked(
-                opened, text, concept=concept[0], methods=methods, sites=sites, least=FEW, seed=seed, **how
-            )
+            rankings = ranked(opened, text, concept=asked[0], methods=methods, sites=sites, least=FEW, seed=seed, **how)
     names = neuron or first_of(next(iter(rankings.values())), top)
     settings: dict[str, Any] = {**asdict(running), "long": long}
-    result = read_neurons(opened, text, neurons=names, concept=concept, cut=cut, seed=seed, **settings)
+    result = read_neurons(opened, text, neurons=names, concept=asked or None, cut=cut, seed=seed, **settings)
     result = under_command(_with_effects(result, opened, text.take(effects) if effects else None, seed))
     page = None
     if out is not None:

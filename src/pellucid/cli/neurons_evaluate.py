@@ -15,6 +15,7 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
+from pellucid.cli._neuron_concepts import concept_of
 from pellucid.cli._neuron_options import (
     Class,
     ConceptOption,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pellucid.collect.store import Store
     from pellucid.corpus import Corpus
     from pellucid.model import Model
-    from pellucid.neurons import Ranking
+    from pellucid.neurons import Concept, Ranking
     from pellucid.results import Result
 
 PROBE = """Examples: pellucid neurons probe zoo:tagger --corpus grammar:300 --concept upos ;
@@ -98,12 +99,13 @@ def probe(
     from pellucid.neurons.probing.training import device_beside
 
     check_out(out)
-    read, opened = shape.open(corpus), opening.open(model)
+    read = shape.open(corpus)
+    asked, opened = concept_of(concept, read, pooling), opening.open(model)
     with careful():
         found = probed(
             opened,
             read,
-            concept=concept,
+            concept=asked,
             sites=sites,
             pooling=pooling,
             seed=seed,
@@ -172,15 +174,15 @@ def evaluate(
             f"{read.name} has a single document, and rankings are made on one half of the documents and judged on the "
             "other; give a text with several."
         )
-    opened = opening.open(model)
+    asked, opened = concept_of(concept, read, pooling), opening.open(model)
     methods = method or ["probeless"]
     with careful():
         found = rank(
-            opened, read.shard(0, 2), concept=concept, methods=methods, sites=sites, pooling=pooling, seed=seed,
+            opened, read.shard(0, 2), concept=asked, methods=methods, sites=sites, pooling=pooling, seed=seed,
             least=FEW, **reading(opened, methods), **training(opened, methods, opening),
         )  # fmt: skip
         first = next(iter(found.values()))
-        judge = _Judge(opened, read.shard(1, 2), concept, list(by_site(first.neurons)), pooling, seed, judging)
+        judge = _Judge(opened, read.shard(1, 2), asked, list(by_site(first.neurons)), pooling, seed, judging)
         if ways is None and (reason := judge.no_task()):
             console(stderr=True).print(f"The ranking is not judged in the model: {reason}", markup=False)
             chosen.remove("model")
@@ -217,7 +219,7 @@ class _Judge:
 
     model: Model
     corpus: Corpus
-    concept: str
+    concept: Concept
     sites: list[str]
     pooling: str
     seed: int
@@ -241,10 +243,9 @@ class _Judge:
     def store(self) -> Store:
         """The rows of the words that judge, of the model and of its random twin."""
         from pellucid.collect.sentence_rows import is_whole
-        from pellucid.neurons import Concept
         from pellucid.neurons.probing.material import Reading, kept
 
-        text = self.corpus.labelled(Concept.parse(self.concept)) if is_whole(self.pooling) else self.corpus
+        text = self.corpus.labelled(self.concept) if is_whole(self.pooling) else self.corpus
         read = Reading(self.sites, seed=self.seed, pooling=self.pooling)
         return kept(self.model, text, Path(self.folder.name) / "store", read, True)
 
