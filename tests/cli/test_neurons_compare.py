@@ -48,7 +48,13 @@ def test_saved_rankings_are_compared(cli, ranked, tmp_path):
     assert ">all-precision: its first neurons by site</h2>" in page
     assert ">precision: stability over documents</h2>" in page
     assert not [name for name in made if f">{name}</h2>" in page], "names of folders are no headings"
-    assert "[agreement]" in printed
+    lines = printed.splitlines()
+    assert {"Agreement of the rankings", "A vote of all rankings", "all-precision: neurons per class"} <= set(lines)
+    assert len(lines) < 350
+    assert "made by" not in printed
+    assert "memory_limit" not in printed
+    names = [line.split()[0] for line in lines if line.strip().startswith("neurons.0:")]
+    assert names == made["vote"].top(10)
 
 
 def test_methods_are_compared_on_parts_of_the_documents(cli, tagger):

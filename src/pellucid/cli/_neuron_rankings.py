@@ -65,8 +65,8 @@ def ranking_told(result: Ranking, top: int) -> dict[str, object]:
     }
 
 
-def print_ranking(result: Ranking, top: int) -> None:
-    """The first neurons across classes, and the first of every class; the accuracy of what ranked, where it has one."""
+def print_ranking(result: Ranking, top: int, *, classes: bool = True) -> None:
+    """The first neurons across classes, and those of every class; the accuracy of what ranked, where it has one."""
     from pellucid.neurons.ranking import accuracy_told
     from pellucid.neurons.rare_classes import left_out_told
 
@@ -80,7 +80,7 @@ def print_ranking(result: Ranking, top: int) -> None:
     print_table(["neuron", *heads, *texts], rows, title=result.title, right=heads)
     few = [
         [cls, ", ".join(_signed(result, name, cls) for name in first_of(result, _OF_CLASS, cls))]
-        for cls in (result.classes_apart if result.concept else ())
+        for cls in (result.classes_apart if classes and result.concept else ())
     ]
     if few:
         print_table(["class", "its first neurons (− is silent for it)"], few)

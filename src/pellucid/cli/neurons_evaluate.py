@@ -49,6 +49,7 @@ pellucid neurons evaluate zoo:mlm --corpus dev.conllu --concept upos --method pr
 WAYS = ("model", "probe", "anew", "layers", "sites")
 USUAL = ("model", "probe", "anew", "sites")
 """Ways of judging unless some are named; that in the model falls away, with a word, where it has no task."""
+PROBED = {"probe": "The probe", "ranking": "The ranking by its weights"}
 HEADINGS = {
     "ranking": "The ranking",
     "model": "Its neurons removed in the model",
@@ -113,7 +114,7 @@ def probe(
             **asdict(training),
         )
     about = f"What a probe of {concept} tells from the neurons over {read.name}."
-    give({"probe": found, "ranking": found.ranking()}, out, json, model=model, about=about)
+    give({"probe": found, "ranking": found.ranking()}, out, json, model=model, about=about, headings=PROBED)
 
 
 @dataclass(frozen=True)
