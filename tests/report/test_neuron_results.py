@@ -87,3 +87,15 @@ def test_neurons_that_tell_all_classes_at_once_have_no_class_of_their_own(rankin
     (row,) = rows_of(next((tmp_path / "one" / "tables").glob("*_places.csv")))
     assert row["best class"] == "all at once"
     assert float(row["score"]) == pytest.approx(together.scores().max())
+
+
+def test_a_page_says_what_it_was_made_from(ranking, tmp_path):
+    told = replace(ranking, provenance=replace(ranking.provenance, command="pellucid neurons rank x"))
+    page = write_results(tmp_path / "out", {"probeless": told}, model="m", about="a").read_text(encoding="utf-8")
+    assert ">How this was made</h2>" in page
+    assert (tmp_path / "out" / "command.txt").read_text(encoding="utf-8") == "pellucid neurons rank x\n"
+    assert "<pre>pellucid neurons rank x</pre>" in page
+    rows = {row["what"]: row for row in rows_of(tmp_path / "out" / "tables" / "fingerprints.csv")}
+    assert rows["text"]["fingerprint"] == ranking.provenance.corpus["fingerprint"]
+    assert rows["text"]["words"] == f"{ranking.provenance.corpus['words']:,}"
+    assert rows["model"]["fingerprint"] in {each["fingerprint"] for each in ranking.provenance.models}

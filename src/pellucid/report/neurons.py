@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from pellucid.neurons.rare_classes import left_out_told
 from pellucid.neurons.scores import FEW
 from pellucid.report.cells import beside, resampling
 from pellucid.report.html import Cell, Html, Row, element, interval, joined, number, share
+from pellucid.report.origin import origin_of
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
@@ -331,7 +333,8 @@ def write_neurons(
             written.append(Written.filled(neuron, "What it fires on, for which classes, and what it does.", sheet))
         corpus = reading.provenance.corpus
         about = f"Single neurons over {corpus['words']:,} words of {corpus['name']}."
+        told = replace(reading, provenance=replace(reading.provenance, command=command))
+        written.append(origin_of([told, *rankings.values()], work))
         text = page(model, about, (), written, opened=len(rankings) + 1)
         (work / "neurons.html").write_text(text, encoding="utf-8")
-        (work / "command.txt").write_text(command + "\n", encoding="utf-8", errors="replace")
     return folder / "neurons.html"
