@@ -157,6 +157,20 @@ def test_bad_input_is_one_sentence_and_writes_nothing(refused, tagger, tmp_path,
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--quantile", "1.5"), "--quantile 1.5 must be at least 0 and less than 1"),
+        (("--quantile", "0.5", "--threshold", "1"), "--quantile or above --threshold; give one of the two"),
+        (("--ends", "lower"), "There are no --ends 'lower'; use both or upper"),
+        (("-o", "/proc/x"), "'/proc/x' could not be written"),
+        (("-o", __file__), "is a file; give the name of a folder"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_opened(refused, words, message):
+    refused("neurons", "rank", "nowhere", *CORPUS, "--concept", "upos", "--method", "iou", *words, said=message)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         ("rank", "nowhere", *CORPUS, "--concept", "upos"),

@@ -106,7 +106,15 @@ def test_a_model_without_a_task_is_judged_by_probes_alone(cli, tmp_path):
     assert code == 0, told
     assert "not judged in the model" in told
     assert set(json.loads(printed)) == {"ranking", "probe", "anew", "sites"}
-    assert cli(*line, "--ways", "model")[0] == 2
+
+
+def test_a_task_that_was_asked_for_is_looked_for_before_anything_is_read(refused, tagger, tmp_path, monkeypatch):
+    bare = tmp_path / "bare"
+    planted.network().transformer.save_pretrained(bare)
+    planted.tokenizer().save_pretrained(bare)
+    monkeypatch.setattr(neurons, "rank", None)
+    refused("neurons", "evaluate", bare, *LINE, "--concept", "upos=NOUN", "--ways", "model", said="task")
+    refused("neurons", "evaluate", tagger, *LINE, "--concept", "upos", "--replacement", "noise", said="noise")
 
 
 def test_nothing_is_left_where_saving_fails(cli, tagger, tmp_path, monkeypatch):

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from pellucid.errors import PellucidError
+
 SourceArgument = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="A folder, a GGUF file, a name on the Hugging Face hub, or a saved store."),
@@ -64,7 +66,15 @@ class Scoring:
     ] = None
 
     def given(self) -> dict[str, Any]:
-        """The options that were given."""
+        """The options that were given; those that cannot be are refused before anything is read."""
+        from pellucid.neurons.histograms import ENDS
+
+        if self.quantile is not None and self.threshold is not None:
+            raise PellucidError("Neurons fire above --quantile or above --threshold; give one of the two.")
+        if self.quantile is not None and not 0 <= self.quantile < 1:
+            raise PellucidError(f"--quantile {self.quantile} must be at least 0 and less than 1, such as 0.95.")
+        if self.ends not in (None, *ENDS):
+            raise PellucidError(f"There are no --ends {self.ends!r}; use {' or '.join(ENDS)}.")
         told = {each.name: getattr(self, each.name) for each in fields(self)}
         made = {name: value for name, value in told.items() if value is not None and value is not False}
         return {"quantile": None, **made} if "threshold" in made else made

@@ -82,6 +82,7 @@ def rank(
     from pellucid.neurons.scores import FEW
 
     check_out(out)
+    given = scoring.given()
     methods = method or ["probeless"]
     source, read = source_of(model, corpus, shape, opening)
     asked = concept_of(concept, read, pooling, store=source if isinstance(source, Store) else None)
@@ -97,7 +98,7 @@ def rank(
             preset=preset,
             least=FEW,
             seed=seed,
-            **scoring.given(),
+            **given,
             **reading(source, methods, running, long),
             **training(source, methods if preset is None else [], opening),
         )

@@ -135,6 +135,17 @@ class Judging:
     epochs: Epochs = 60
     fewest: Fewest = 20
 
+    def check(self) -> None:
+        """Raises where neurons cannot be replaced as asked."""
+        from pellucid.neurons.judging.ablating import REPLACEMENTS
+
+        if self.replacement not in REPLACEMENTS:
+            raise PellucidError(f"There is no --replacement {self.replacement!r}; there are {listing(REPLACEMENTS)}.")
+
+    def in_model(self, corpus: Corpus) -> Corpus:
+        """The sentences on which neurons are removed in the model."""
+        return corpus.take(self.modelled) if self.modelled else corpus
+
 
 def evaluate(
     model: options.ModelArgument,
@@ -169,6 +180,7 @@ def evaluate(
 
     chosen = _ways(ways)
     check_out(out)
+    judging.check()
     read = shape.open(corpus)
     if next(iter(read.shard(1, 2)), None) is None:
         raise PellucidError(
@@ -177,6 +189,8 @@ def evaluate(
         )
     asked, opened = concept_of(concept, read, pooling), opening.open(model)
     methods = method or ["probeless"]
+    if "model" in chosen:
+        _check_task(chosen, opened, judging.in_model(read.shard(1, 2)), seed, asked=ways is not None)
     with careful():
         found = rank(
             opened, read.shard(0, 2), concept=asked, methods=methods, sites=sites, pooling=pooling, seed=seed,
@@ -184,9 +198,6 @@ def evaluate(
         )  # fmt: skip
         first = next(iter(found.values()))
         judge = _Judge(opened, read.shard(1, 2), asked, list(by_site(first.neurons)), pooling, seed, judging)
-        if ways is None and (reason := judge.no_task()):
-            console(stderr=True).print(f"The ranking is not judged in the model: {reason}", markup=False)
-            chosen.remove("model")
         with judge.folder:
             made = judge.all_results(found, chosen)
     if len(found) > 1:
@@ -214,6 +225,23 @@ def _ways(given: str | None) -> list[str]:
     return chosen
 
 
+def _check_task(chosen: list[str], model: Model, corpus: Corpus, seed: int, *, asked: bool) -> None:
+    """Leaves judging in the model out, with a word, where it has no task on this text; raises where it was asked for.
+
+    So it is known before the text is read.
+    """
+    from pellucid.errors import CorpusError, ModelError
+    from pellucid.heads.weighing.measuring import measured
+
+    try:
+        measured(model, corpus, None, seed=seed)
+    except (CorpusError, ModelError) as error:
+        if asked:
+            raise
+        console(stderr=True).print(f"The ranking is not judged in the model: {error}", markup=False)
+        chosen.remove("model")
+
+
 @dataclass(eq=False)
 class _Judge:
     """Judges rankings of the same neurons on one text; what reads rows reads one store, made when it is needed."""
@@ -228,17 +256,6 @@ class _Judge:
     folder: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="pellucid-")
     )
-
-    def no_task(self) -> str | None:
-        """Why the model cannot be judged by a task of its own; None where it can."""
-        from pellucid.errors import CorpusError, ModelError
-        from pellucid.heads.weighing.measuring import measured
-
-        try:
-            measured(self.model, self.corpus.take(2), None, seed=self.seed)
-        except (CorpusError, ModelError) as error:
-            return str(error)
-        return None
 
     @cached_property
     def store(self) -> Store:
@@ -275,9 +292,8 @@ class _Judge:
             "device": device_beside(self.model),
         }
         if "model" in ways:
-            text = self.corpus.take(told.modelled) if told.modelled else self.corpus
             made["model"] = neurons.ablated_in_model(
-                self.model, text, ranking, replacement=told.replacement, progress=False, **curve
+                self.model, told.in_model(self.corpus), ranking, replacement=told.replacement, progress=False, **curve
             )
         if "probe" in ways:
             made["probe"] = neurons.ablated_in_probe(self.store, ranking, **curve, **trained)
