@@ -11,6 +11,7 @@ import pytest
 
 from pellucid import neurons
 from pellucid.cli.neurons_compare import _by_method
+from pellucid.model import Model
 from pellucid.results import Result
 from tests.neurons import planted
 
@@ -189,7 +190,7 @@ def test_neurons_are_followed_through_templates(cli, tagger, tmp_path):
     assert first[0] == pytest.approx(second[0])
     assert first[1] > second[1] + 0.5
     assert name in printed
-    saved = neurons.rank(planted.model(), planted.corpus().take(20), concept="upos=NOUN", sites="neurons.0",
+    saved = neurons.rank(Model.load(str(tagger)), planted.corpus().take(20), concept="upos=NOUN", sites="neurons.0",
                          control=False, progress=False)["probeless"]  # fmt: skip
     saved.save(tmp_path / "ranked")
     line = ["neurons", "follow", tagger, "--ranking", tmp_path / "ranked", "--top", "2", "--stimuli", "negation"]
@@ -216,3 +217,12 @@ def test_neurons_are_followed_through_templates(cli, tagger, tmp_path):
 )
 def test_refusals_are_one_sentence(refused, tagger, line, said):
     refused("neurons", *(tagger if word == "MODEL" else word for word in line), said=said)
+
+
+def test_one_ranking_of_this_very_model_is_followed(refused, tagger, ranked, tmp_path):
+    line = ["neurons", "follow", tagger, "--stimuli", "number", "--ranking"]
+    refused(*line, ranked, said="holds 3 rankings, and one is followed: give the folder of all-precision, all-prob")
+    made = Result.load(ranked / "all-precision")
+    other = replace(made.provenance, models=({"name": "another", "fingerprint": "x"},))
+    replace(made, provenance=other).save(tmp_path / "other")
+    refused(*line, tmp_path / "other", said="The ranking was made with 'another', and ")
