@@ -240,3 +240,14 @@ def test_a_list_of_words_may_be_called_like_anything(cli, tagger, tmp_path, name
     code, out, err = cli("neurons", "rank", tagger, *CORPUS, *words)
     assert code == 0, err
     assert list(json.loads(out)["probeless"]["classes"]) == [f"words of {name}"]
+
+
+def test_fewest_says_how_many_words_a_class_needs(cli, tagger, refused):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos", "--sites", "neurons.0", "--json")
+    told = json.loads(cli(*words, "--no-control", "--fewest", "18")[1])["probeless"]
+    assert told["left out"] == {"ADV": 15, "NUM": 9, "PART": 17}
+    assert "NUM" in json.loads(cli(*words, "--no-control", "--fewest", "9")[1])["probeless"]["classes"]
+    made = json.loads(cli(*words, "--method", "forest", "--seeds", "1", "--fewest", "60")[1])["forest"]
+    assert list(made["classes"]) == ["DET", "NOUN", "PRON", "PUNCT", "VERB"]
+    words = ("neurons", "probe", tagger, *CORPUS, "--concept", "upos", "--fewest", "120")
+    refused(*words, said="lower fewest (--fewest).")

@@ -79,7 +79,6 @@ def rank(
     """
     from pellucid.collect.store import Store
     from pellucid.neurons import rank as ranked
-    from pellucid.neurons.scores import FEW
 
     check_out(out)
     given = scoring.given()
@@ -96,9 +95,9 @@ def rank(
             control=control,
             pooling=pooling,
             preset=preset,
-            least=FEW,
             seed=seed,
             **given,
+            **scoring.classes(methods if preset is None else []),
             **reading(source, methods, running, long),
             **training(source, methods if preset is None else [], opening),
         )

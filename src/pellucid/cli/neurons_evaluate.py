@@ -27,6 +27,7 @@ from pellucid.cli._neuron_options import (
     Seed,
     Seeds,
     SitesOption,
+    fewest_of,
     group,
 )
 from pellucid.cli._neuron_results import check_out, give, reading, training
@@ -194,7 +195,8 @@ def evaluate(
     with careful():
         found = rank(
             opened, read.shard(0, 2), concept=asked, methods=methods, sites=sites, pooling=pooling, seed=seed,
-            least=FEW, **reading(opened, methods), **training(opened, methods, opening),
+            least=min(FEW, judging.fewest), **fewest_of(methods, judging.fewest), **reading(opened, methods),
+            **training(opened, methods, opening),
         )  # fmt: skip
         first = next(iter(found.values()))
         judge = _Judge(opened, read.shard(1, 2), asked, list(by_site(first.neurons)), pooling, seed, judging)

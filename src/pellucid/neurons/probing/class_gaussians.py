@@ -148,7 +148,8 @@ def gaussians_of_sweep(found: Found, concept: Concept, sites: Sites, *, fewest: 
     kept = tuple(name for name in grouping if words[name] >= max(2, fewest))
     if len(kept) < 2:
         raise ResultError(
-            f"{concept.name!r} has {len(kept)} classes with at least {fewest} words; give more text, or lower fewest."
+            f"{concept.name!r} has {len(kept)} classes with at least {fewest} words; give more text, or lower fewest "
+            "(--fewest)."
         )
     means = view.means(key)
     covariances = np.zeros((len(kept), means.shape[1], means.shape[1]))
