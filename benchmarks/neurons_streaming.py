@@ -62,18 +62,18 @@ def streaming(*, threads: int, quick: bool) -> Iterator[Measure]:
 
 
 def memory(*, quick: bool) -> Iterator[Measure]:
-    """Peak memory of the sweep over ten times the text, each size in a fresh process.
+    """Peak memory of the sweep over four times the text, each size in a fresh process; both are of several shards.
 
     The larger text is the smaller one over and over: other sentences would take memory themselves.
     """
-    small, large = (1_000, 5_000) if quick else (20_000, WORDS)
+    part, small, large = (1_000, 1_000, 4_000) if quick else (20_000, WORDS, 4 * WORDS)
     what = f"memory: rankings of all neurons, {large:,} over {small:,} words"
     missing = _missing()
     if missing is not None:
         yield unmeasured(what, missing)
         return
-    peaks = {size: told_by(MODULE, "all", str(small), "0", "1", str(size // small), threads=1)
-             for size in (small, large)}  # fmt: skip
+    peaks = {size: told_by(MODULE, "all", str(part), "0", "1", str(size // part), threads=1)
+             for size in (part, small, large)}  # fmt: skip
     ratio = peaks[large]["peak"] / peaks[small]["peak"]
     note = "; ".join(
         f"{size:,} words: peak {told['peak'] / MB:.0f} MB, {told['loaded'] / MB:.0f} MB of it before the sweep"

@@ -65,6 +65,9 @@ def test_options_of_methods_and_a_store_as_source(cli, tagger, tmp_path):
     assert code == 0, err
     code, out, err = cli(*words, "--preset", "neurox")
     assert code == 0, err
+    code, out, err = cli(*words, "--pooling", "last")
+    assert (code, out) == (2, "")
+    assert "was read with pooling='mean', not with 'last'" in " ".join(err.split())
     read = (
         "neurons",
         "rank",

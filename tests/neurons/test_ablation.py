@@ -15,6 +15,7 @@ from pellucid.neurons.judging.ablating import site_means, sweep_neurons
 from pellucid.neurons.judging.ablation import by_ablation, by_greedy_ablation
 from pellucid.results import ResultError
 from pellucid.uncertainty import jackknife
+from tests.heads.measuring_models import CORPORA, model_for
 from tests.neurons import planted
 from tests.tiny_models import network, word_tokenizer
 
@@ -92,6 +93,30 @@ def test_neurons_that_are_gone_are_gone_in_every_pass(reader):
         assert swept(lost, 0) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", ["embed", "resid.0", "resid.1", "heads.0", "neurons.0"])
+def test_what_is_gone_below_stays_gone_when_passes_start_higher(reader, name):
+    """The embedding has no layer, and stands below all of them."""
+    kind, _, layer = name.partition(".")
+    gone = {Site(kind, int(layer) if layer else None): [0, 1, 2, 3]}
+    late, whole = (sweep_neurons(reader, Site("neurons", 1), [2], gone=gone, whole=each) for each in (False, True))
+    without = sweep_neurons(reader, Site("neurons", 1), [2])
+    assert late.drops == pytest.approx(whole.drops, abs=1e-5)
+    assert np.abs(late.drops - without.drops).max() > 1e-3
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("layer", [0, 2])
+def test_layers_of_a_decoder_are_not_below_those_of_an_encoder(stack, layer):
+    """A pass that starts in the encoder's third layer runs the whole decoder."""
+    text, _ = CORPORA["translate"]
+    found = measured(model_for("translate", layers=3), text.take(8), "translate")
+    gone = {Site("heads" if stack == "cross" else "neurons", layer, stack): list(range(20))}
+    site = Site("neurons", 2, "encoder")
+    late, whole = (sweep_neurons(found, site, [1, 2], gone=gone, whole=each) for each in (False, True))
+    assert late.drops == pytest.approx(whole.drops, abs=1e-4)
+    assert np.abs(late.drops - sweep_neurons(found, site, [1, 2]).drops).max() > 1e-3
+
+
 def test_means_leave_padding_out(tagger):
     site = Site("neurons", 0)
     rows = [planted.model().run(sentence.text, [site])[site][0] for sentence in tagger.corpus]
@@ -133,6 +158,30 @@ def test_a_concept_is_one_of_the_models_labels(ranked):
         by_ablation(planted.model(), concept="upos")
     with pytest.raises(ResultError, match="none of it"):
         by_ablation(planted.model(), text, concept="upos=DOG", sites="neurons.0")
+
+
+def test_several_named_classes_are_ranked_by_their_own_answers(ranked):
+    """What answers to other words lose does not count: else the neurons of NOUN and DET come first."""
+    text, own = planted.corpus().take(60), {planted.names()[tag] for tag in ("ADP", "VERB")}
+    both = by_ablation(planted.model(), text, concept="upos=ADP,VERB", sites="neurons.0")
+    assert both.classes == ("ADP", "VERB")
+    assert set(both.top(2)) == own
+    found = measured(planted.model(), text, label="upos")
+    places = [found.labels.index(tag) for tag in both.classes]
+    lost = sweep_neurons(found, Site("neurons", 0), range(planted.INNER))
+    goals = lost.counts[places]
+    expected = lost.drops[:, places].sum((1, 2)) / goals.sum()
+    assert both.overall.columns["score"] == pytest.approx(expected, abs=1e-6)
+    changes = both.table("changes").columns
+    assert changes["loss"] == pytest.approx(lost.losses[:, places].sum((1, 2)) / goals.sum(), abs=1e-6)
+    assert changes["flipped"] == pytest.approx(lost.flips[:, places].sum((1, 2)) / goals.sum(), abs=1e-6)
+    assert both.values[1] == pytest.approx(ranked.values[ranked.place("class", "VERB"), : planted.INNER], abs=1e-6)
+    single = by_ablation(planted.model(), text, concept="upos=VERB", sites="neurons.0")
+    assert single.overall.columns["score"] == pytest.approx(single.values[0])
+    assert single.overall.columns["high"] == pytest.approx(single.high[0])
+    greedy = by_greedy_ablation(planted.model(), text, concept="upos=ADP,VERB", sites="neurons.0", within=2, count=2)
+    assert set(greedy.table("steps").columns["neuron"]) == own
+    assert greedy.table("steps").columns["lost"][1] == pytest.approx(expected.sum(), rel=1e-3)
 
 
 def test_greedy_removal_goes_by_what_is_lost_together():
@@ -182,6 +231,23 @@ def test_greedy_removal_for_a_class_goes_by_that_class_alone():
     assert both.top(1, "VERB") == [planted.names()["VERB"]]
     assert both.top(1, "DET") == [planted.names()["DET"]]
     assert set(both.top(2)) == {planted.names()["DET"], planted.names()["VERB"]}
+
+
+def test_neurons_that_do_harm_are_not_removed_first():
+    """One more neuron works against verbs: without it answers gain several times what they can lose."""
+    network, own = planted.network(), planted.neurons()["VERB"]
+    first = network.transformer.h[0].mlp
+    with torch.no_grad():
+        first.c_fc.weight[:, 0], first.c_fc.bias[0] = first.c_fc.weight[:, own], first.c_fc.bias[own]
+        first.c_proj.weight[0] = -0.97 * first.c_proj.weight[own]
+    model, text = Model.load(network, tokenizer=planted.tokenizer()), planted.corpus().take(30)
+    ways = {"concept": "upos=VERB", "sites": "neurons.0"}
+    single = by_ablation(model, text, **ways)
+    assert single.top(1) == ["neurons.0:0"]
+    assert single.scores(by="signed").min() < -1
+    greedy = by_greedy_ablation(model, text, **ways, within=1, count=1)
+    assert greedy.table("steps").columns["neuron"].tolist() == [planted.names()["VERB"]]
+    assert greedy.table("steps").columns["lost"][0] > 0.1
 
 
 def test_bad_input_is_one_sentence(tagger):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -202,6 +205,47 @@ def test_neurox_files_are_read_line_by_line(tmp_path):
     (tmp_path / "bad.json").write_text("{}\n")
     with pytest.raises(PellucidError, match="no NeuroX activation"):
         neurox_store(tmp_path / "bad.json", tmp_path / "words.txt", tmp_path / "tags.txt")
+
+
+def hdf5_files(folder) -> tuple[dict[str, np.ndarray], list]:
+    """What an .hdf5 file of eleven sentences holds, [layers, words, width] each, and the files beside it."""
+    dice = np.random.default_rng(1)
+    held = {str(place): dice.normal(size=(2, 2 + place % 3, 4)).astype(np.float32) for place in range(11)}
+    for name, kinds in (("words.txt", "abcd"), ("tags.txt", "NVNV")):
+        (folder / name).write_text("".join(" ".join(kinds[: each.shape[1]]) + "\n" for each in held.values()))
+    return held, [folder / name for name in ("acts.hdf5", "words.txt", "tags.txt")]
+
+
+def check_hdf5(held, files) -> None:
+    store = neurox_store(*files)
+    assert store.keys == ("resid.0", "resid.1")
+    for layer in range(2):
+        rows = np.concatenate([each[layer] for each in held.values()])  # sentence 10 after 9, not after 1
+        np.testing.assert_array_equal(store.layer(f"resid.{layer}").numpy(), rows)
+    assert probeless(store, concept="label", sites="resid.1").classes == ("N", "V")
+
+
+def test_neurox_hdf5_files_are_read_sentence_by_sentence(tmp_path):
+    import h5py
+
+    held, files = hdf5_files(tmp_path)
+    with h5py.File(files[0], "w") as file:
+        for name, each in held.items():
+            file.create_dataset(name, data=each)
+        index = json.dumps({"a b": "0"})
+        file.create_dataset("sentence_to_index", (1,), dtype=h5py.special_dtype(vlen=str))[0] = index
+    check_hdf5(held, files)
+
+
+def test_what_an_hdf5_file_holds_is_read_in_the_order_of_its_sentences(tmp_path, monkeypatch):
+    """A mapping of names stands in for the file, so that this runs without h5py too."""
+    held, files = hdf5_files(tmp_path)
+    shown = {**dict(sorted(held.items())), "sentence_to_index": np.array(["{}"])}
+    monkeypatch.setitem(sys.modules, "h5py", SimpleNamespace(File=lambda path, mode: nullcontext(shown)))
+    check_hdf5(held, files)
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(PellucidError, match="needs h5py: pip install h5py"):
+        neurox_store(*files)
 
 
 def neurox_line(words: int, layers: int, width: int) -> str:

@@ -97,6 +97,27 @@ def test_large_texts_have_the_same_chance_as_dealing_all_words_out():
     assert overall[0] == pytest.approx(np.max(best, axis=1).mean(), rel=0.03)
 
 
+@pytest.mark.parametrize(("counts", "rel"), [((5, 199_995), 0.05), ((100, 199_900), 0.02)])
+def test_rare_classes_of_large_texts_are_dealt_out_among_all_words(counts, rel):
+    n = sum(counts)
+    null, _ = precision_chance(np.full((2, 1), (1 / np.arange(1, n + 1)).sum()), np.array(counts), [0], 0)
+    hits, draws = np.arange(1, counts[0] + 1), 2_000_000 // counts[0]  # a single lucky word weighs much
+    ranks = np.sort(np.random.default_rng(4).integers(1, n + 1, (draws, counts[0])), axis=1)
+    best = np.maximum((hits / ranks).mean(1), (hits / (n + 1 - ranks[:, ::-1])).mean(1))
+    assert null[0, 0] == pytest.approx(best.mean(), rel=rel)
+
+
+def test_neurons_of_few_values_have_little_to_choose_between_their_ends():
+    """Fires or not, on 2% of 2,000 words: shuffled labels by hand."""
+    fires, dice, best = np.arange(2000) < 40, np.random.default_rng(5), []
+    for _ in range(400):
+        codes = dice.permutation(np.arange(2000) < 200).astype(int)
+        best.append(max(neurons.average_precision(side, codes, 2)[1] for side in (fires * 1.0, fires * -1.0)))
+    ties = np.array([[1 + 0.98], [1 + 0.02]])
+    null, _ = precision_chance(ties, np.array([1800, 200]), [1], 0)
+    assert null[0, 0] == pytest.approx(np.mean(best), abs=0.001)
+
+
 def test_the_largest_distance_of_all_classes_is_what_shuffled_labels_give():
     dice, rows, tags = np.random.default_rng(6), drawn(3)[:, :3], labels()
 

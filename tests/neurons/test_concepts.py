@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pellucid.corpus import Corpus, Sentence
 from pellucid.corpus.sentence import Arc
 from pellucid.errors import CorpusError
-from pellucid.neurons import Concept
+from pellucid.neurons import Concept, rank
+from pellucid.neurons.concepts import scored
 
 TEXT = Sentence.of_words(
     ["The", "“", "old", "dog", "”", "(", "Rex", ")", "sleeps"],
@@ -151,3 +154,68 @@ def test_classes_are_put_together_from_the_values_of_the_base_label():
 def test_bad_concepts_say_what_to_do(make, message):
     with pytest.raises(CorpusError, match=message):
         make()
+
+
+def test_other_is_scored_where_it_is_a_value_of_the_corpus():
+    """The `other` that a concept makes has no scores; one that the corpus has is a class like any."""
+    values = ["a", "other", "z"]
+    assert scored(Concept.label("kind").grouped("kind", values)) == ("other", "a", "z")
+    assert scored(Concept.label("kind").grouped("kind", ["a", "other"])) == ("other", "a")
+    assert scored(Concept.label("kind", classes=["a"]).grouped("kind", values)) == ("a",)
+    assert scored(Concept.label("kind", classes=["a"]).grouped("kind=a", ["a", "other"])) == ("a",)
+    assert scored(Concept.label("kind", classes=["z", "a"]).grouped("kind", values)) == ("z", "a")
+    assert scored(Concept.words(["a"], name="w").grouped("w", ["other", "w"])) == ("w",)
+    assert scored(Concept.property("first").grouped("first", ["first", "other"])) == ("first",)
+
+
+def test_every_ranking_scores_a_value_called_other():
+    dice = np.random.default_rng(0)
+    labels = np.array(["zebra", "other"] * 60)
+    rows = dice.normal(size=(120, 4)).astype(np.float32)
+    rows[labels == "other", 2] += 6.0
+    methods = ["probeless", "selectivity", "iou", "precision", "probe-l2", "forest", "gaussian"]
+    sentences = [str(place // 3) for place in range(120)]
+    for more in ({"methods": methods}, {"methods": methods[2:4], "exact": True}, {"preset": "neurox"}):
+        for name, made in rank(rows, labels, sentences=sentences, **more).items():
+            assert set(made.classes) == {"other", "zebra"}, name
+            place = made.place("class", "other"), made.place("neuron", "resid.0:2")
+            assert made.values[place] == np.abs(made.values[place[0]]).max() > 0, name
+
+
+def test_frequencies_are_worked_out_once_for_all_sentences():
+    class Read(tuple):
+        """Counts that remember how often they were gone through."""
+
+        times = 0
+
+        def __iter__(self):
+            Read.times += 1
+            return super().__iter__()
+
+    counted = Concept.property("frequency").prepared([Sentence.of_words(["the"] * 3 + ["dog"] * 997)])
+    ready = replace(counted, counts=Read(counted.counts))
+    text = Sentence.of_words(["The", "dog", "barks"])
+    for _ in range(5):
+        assert ready.of(text) == ["0.1% to 1%", "over 1%", "under 0.01%"]
+    assert Read.times == 1
+    assert pickle.loads(pickle.dumps(counted)).of(text) == counted.of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("x ( a ( b ) c ) y", [2, 3, 4, 5, 6]),
+        ("( a ) b ( c )", [1, 5]),
+        ("( a ( b ) c", [3]),
+        (") a ( b ) c )", [3]),
+        ("( a [ b ) c ]", [1, 2, 3, 4, 5]),
+    ],
+)
+def test_brackets_inside_brackets_are_counted(text, inside):
+    found = Concept.property("in parentheses").of(Sentence.of_words(text.split()))
+    assert [place for place, value in enumerate(found) if value != "other"] == inside
+
+
+def test_marks_that_open_and_close_alike_hold_what_is_between_them():
+    found = Concept.property("in quotes").of(Sentence.of_words(list('"ab"c"d"“e“f”g”')))
+    assert [place for place, value in enumerate(found) if value != "other"] == [1, 2, 6, 9, 10, 11, 12, 13]

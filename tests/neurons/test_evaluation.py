@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from pellucid import neurons
+from pellucid import Corpus, neurons
 from pellucid.collect.build import build_store
 from pellucid.heads import measured
 from pellucid.model import Edit, Model
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.judging.evaluation import _sets, numbers
-from pellucid.neurons.ranking import Ranking, overall_table
+from pellucid.neurons.ranking import Ranking, by_site, overall_table
 from pellucid.results import Provenance, ResultError
 from tests.neurons import planted
 
@@ -72,6 +72,14 @@ def test_the_model_loses_its_task_without_the_first_neurons(ranking):
     assert mean.values[0, 0] == pytest.approx(measuring.scores(edits)["loss"], abs=1e-5)
     assert mean.values[0, 0] > whole[0]
     assert mean.values[0, 0] != pytest.approx(top[2], abs=1e-3)
+    drawn = found.table("draws")
+    assert drawn.axes == {"draw": (1, 2), "neurons": (1, 7, 14)}
+    assert drawn.columns["loss"].mean(axis=0) == pytest.approx(random)
+    for place, each in enumerate(_sets(ranking.order(seed=0), (14,), 2, 0)[2][0]):
+        edits = [Edit.zero(site, neurons=units) for site, units in by_site(each).items()]
+        alone = measuring.scores(edits)
+        assert drawn.columns["loss"][place, 2] == pytest.approx(alone["loss"], abs=1e-5)
+        assert drawn.columns["accuracy"][place, 2] == pytest.approx(alone["accuracy"])
 
 
 def test_a_probe_loses_its_accuracy_without_the_first_neurons(both, ranking):
@@ -91,6 +99,10 @@ def test_a_probe_loses_its_accuracy_without_the_first_neurons(both, ranking):
     assert kept.values[0, 0] > kept.values[1, 0] + 0.3
     assert kept.values[0, 0] > kept.values[2, 0] + 0.2
     assert "kept" in kept.done
+    drawn = kept.table("draws").columns["accuracy"]
+    assert drawn.shape == (3, 2)
+    assert drawn.mean(axis=0) == pytest.approx(kept.values[2])
+    assert len(set(drawn[:, 0])) == 3, "every draw is another"
 
 
 def test_probes_trained_anew_need_only_the_planted_neurons(both, ranking):
@@ -207,7 +219,7 @@ def test_the_smallest_set_is_chosen_on_documents_to_learn_from(both, ranking):
 
 
 def test_seeds_are_means_over_folds(both, ranking):
-    one, three = (neurons.trained_anew(both, ranking, concept="upos=NOUN", counts=(2,), epochs=5, draws=1, seeds=seeds)
+    one, three = (neurons.trained_anew(both, ranking, concept="upos", counts=(2,), epochs=5, draws=1, seeds=seeds)
                   for seeds in (1, 3))  # fmt: skip
     assert three.provenance.arguments["seeds"] == 3
     assert three.values[0] == pytest.approx(one.values[0], abs=0.1)
@@ -237,6 +249,29 @@ def test_a_ranking_of_the_same_documents_is_warned_of(both, ranking):
             neurons.trained_anew(both, each, **settings)
     with pytest.warns(NeuronWarning, match="tested on"):
         neurons.trained_anew(both, apart[0], **settings, seed=1)  # other documents are for testing with another seed
+
+
+def test_a_vote_is_warned_of_where_any_ranking_has_seen_the_documents(both):
+    """Whichever comes first, and of whichever text the others are."""
+    settings = {"concept": "upos=NOUN", "counts": (2,), "epochs": 2, "draws": 1, "seeds": 1, "within": None}
+    ways = {"concept": "upos=NOUN", "sites": "0:neurons.*"}
+    part, other = neurons.training_part(both, concept="upos=NOUN"), Corpus.grammar(40, seed=9)
+    seen, held, also = neurons.probeless(both, **ways), neurons.probeless(part, **ways), neurons.iou(part, **ways)
+    strange = neurons.probeless(planted.model(), other, concept="upos=NOUN", sites="neurons.*", control=False)
+    for pair in ((held, seen), (seen, held), (strange, seen), (held, neurons.vote({"a": held, "b": seen}))):
+        voted = neurons.vote(dict(zip("ab", pair, strict=True)))
+        with pytest.warns(NeuronWarning, match="made of the documents that it is tested on"):
+            neurons.trained_anew(both, voted, **settings)
+    assert "held out" not in neurons.vote({"a": held, "b": seen}).provenance.corpus
+    assert neurons.vote({"a": held, "b": also}).provenance.corpus == held.provenance.corpus
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        for pair in (
+            (held, also),
+            (strange, held),
+            (held, neurons.forest(both, concept="upos=NOUN", trees=3, seeds=1)),
+        ):
+            neurons.trained_anew(both, neurons.vote(dict(zip("ab", pair, strict=True))), **settings)
 
 
 def test_a_ranking_of_the_same_text_is_warned_of_in_the_model_too(both, ranking):
@@ -312,6 +347,33 @@ def test_layers_are_means_over_seeds(both):
         .arguments["seeds"] == 3  # fmt: skip
     with pytest.raises(ResultError, match="seeds=11"):
         neurons.per_layer(both, **{**settings, "seeds": 11})
+
+
+def test_layers_are_trained_one_at_a_time_with_the_numbers_of_all_together(both, monkeypatch):
+    """What is held while training is of one site; a training of all sites at once, each with its columns, gives the
+    same."""
+    from pellucid.neurons.concepts import Concept
+    from pellucid.neurons.probing import per_layer
+    from pellucid.neurons.probing.material import Reading, material
+    from pellucid.neurons.probing.probes import control_tasks, real_tasks, tested
+    from pellucid.neurons.probing.training import Settings, fit
+
+    read = list[tuple[str, ...]]()
+
+    def noted(rows, *rest):
+        read.append(rows.names)
+        return fit(rows, *rest)
+
+    monkeypatch.setattr(per_layer, "fit", noted)
+    layers = neurons.per_layer(both, concept="upos=NOUN,VERB", epochs=8, seeds=2)
+    assert [len(names) for names in read] == [planted.INNER] * 4
+    found = material(both, Concept.parse("upos=NOUN,VERB"), Reading())
+    sites = np.array([name.rpartition(":")[0] for name in found.rows.names])
+    tasks = [task for made in (real_tasks(found, 2), control_tasks(found, 2, 0)) for name in ("neurons.0", "neurons.1")
+             for task in (replace(each, columns=sites == name) for each in made)]  # fmt: skip
+    together = tested(found.rows, fit(found.rows, tasks, 3, Settings(0.0, 1e-3, epochs=8)), tasks, found)
+    expected = together.sum(axis=(1, 2)).reshape(2, 2, 2).mean(axis=2) / found.split.test.sum()
+    assert layers.values[[0, 2]] == pytest.approx(expected, abs=2e-3)
 
 
 def test_sets_are_the_first_the_last_and_draws():

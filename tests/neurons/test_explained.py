@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 import pellucid as pl
 from pellucid.corpus import Sentence
@@ -43,6 +44,18 @@ def test_accuracy_is_that_of_the_words_it_fires_on(ranking, tmp_path):
     assert columns["score"] == pytest.approx(np.abs(ranking.values).max(0))
     assert found.provenance.arguments["right"] == pytest.approx(right.mean())
     assert found.low is not None
+
+
+def test_the_correlation_is_over_all_neurons_that_fire_at_all(ranking):
+    """Nine of these fire at five answers or fewer, and count like any other."""
+    dice = np.random.default_rng(0)
+    drawn = replace(ranking, values=dice.normal(size=ranking.values.shape), low=None, high=None)
+    found = explained_accuracy(drawn, planted.model(), planted.corpus().take(12), quantile=0.95)
+    columns = found.table("neurons").columns
+    fired = columns["answers"] > 0
+    assert (columns["answers"][fired] <= 5).sum() >= 9
+    assert len(set(columns["accuracy"][fired].tolist())) > 1
+    assert found.values[0] == pytest.approx(spearmanr(columns["score"][fired], columns["accuracy"][fired]).statistic)
 
 
 def test_a_neuron_that_is_low_for_its_class_fires_where_it_is_low(ranking):

@@ -188,6 +188,20 @@ def test_controls_stand_beside_the_accuracy():
     assert found.table("majority").columns["value"][0] == pytest.approx(sure, abs=0.06)
 
 
+def test_information_is_the_entropy_of_the_classes_less_the_cross_entropy():
+    """Of documents for testing, with the prior and Gaussians of those to learn from, by SciPy's densities."""
+    rows, tags, sentences = arrays(classes="abbc")
+    store = stored(rows, tags, sentences, words=["w"] * 600)
+    found = neurons.gaussian(store, concept="label", count=2, seeds=1)
+    split = material(store, Concept.parse("label"), Reading(), controlled=False).split
+    goals, picks = np.searchsorted(["a", "b", "c"], tags), [int(name.rpartition(":")[2]) for name in found.picks]
+    made = class_gaussians(ArrayRows(rows), goals, split.without(0), CLASSES)
+    likely = posterior(made, picks, rows[split.test])[goals[split.test], np.arange(split.test.sum())]
+    expected = entropy(np.exp(made.prior)) + likely.mean()
+    assert found.values[1, 1] == pytest.approx(expected, abs=1e-4)
+    assert 0.2 < expected < entropy(np.exp(made.prior))
+
+
 def test_the_random_model_chooses_neurons_of_its_own(tmp_path):
     """Its accuracy, chance and interval are those that the random model has when it is the model."""
     text = planted.corpus().take(150)
@@ -316,6 +330,13 @@ def test_no_more_neurons_are_chosen_than_change():
         neurons.gaussian(stored(*arrays()), concept="label", count=13)
 
 
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"count": -1}, {"held": 0}, {"held": -5}])
+def test_a_number_of_nothing_is_refused(wrong):
+    (name, number), *_ = wrong.items()
+    with pytest.raises(ResultError, match=f"^{name}={number} chooses nothing; use 1 or more, or leave it out"):
+        neurons.gaussian(stored(*arrays()), concept="label", **wrong)
+
+
 def test_a_neuron_that_is_still_in_one_fold_shortens_all():
     """It changes in the documents that one seed leaves out alone, and cannot be chosen there."""
     rows, tags, sentences = arrays()
@@ -363,44 +384,5 @@ def test_few_words_are_warned_of_with_both_numbers():
     with pytest.warns(
         NeuronWarning, match=r"2 of 2 classes have fewer words .* than there are neurons, 150 \('.' has \d+\)"
     ) as told:
-        neurons.gaussian(stored(rows, tags, sentences), concept="label", count=2)
+        neurons.gaussian(stored(rows, tags, sentences, words=["w"] * 200), concept="label", count=2)
     assert len(told) == 1
-
-
-def test_a_sweep_of_class_covariances_gives_the_order():
-    text, site = planted.corpus(), "neurons.0"
-    full = pl.ClassMoments(site, label="upos", covariance="full")
-    found = pl.sweep(planted.model(), text, [full, pl.ClassMoments("neurons.*", label="upos")], progress=False)
-    ranking = neurons.rank(found, concept="upos=NOUN", methods="gaussian")["gaussian"]
-    assert ranking.top(1) == [planted.names()["NOUN"]]
-    assert ranking.values[0, ranking.place("neuron", planted.names()["NOUN"])] > 0
-    assert ranking.provenance.arguments["selected on"] == "words drawn from the Gaussians"
-    flipped = neurons.rank(found, concept=f"upos={planted.FLIPPED}", methods="gaussian")["gaussian"]
-    assert flipped.values[0, flipped.place("neuron", planted.names()[planted.FLIPPED])] < 0
-    with pytest.raises(ResultError, match="for accuracies give a store"):
-        neurons.gaussian(found, concept="upos=NOUN")
-    both = pl.sweep(
-        planted.model(), text.take(40), [pl.ClassMoments("neurons.*", label="upos", covariance="full")], progress=False
-    )
-    with pytest.raises(ResultError, match=r"not between neurons\.0 and neurons\.1"):
-        neurons.rank(both, concept="upos=NOUN", methods="gaussian")
-    lone = pl.sweep(planted.model(), text.take(40), [pl.ClassMoments(site, label="upos")], progress=False)
-    with pytest.raises(ResultError, match="covariance='full'"):
-        neurons.rank(lone, concept="upos=NOUN", methods="gaussian")
-
-
-def test_gaussians_of_a_sweep_are_those_of_its_rows(tmp_path):
-    """`upos=NOUN` puts several tags together: their covariance is that of all their words."""
-    store = pl.build_store(planted.model(), planted.corpus().take(60), tmp_path / "s", "neurons.0", dtype="float32",
-                           progress=False)  # fmt: skip
-    found = pl.replay(store, [pl.ClassMoments("neurons.0", label="upos", covariance="full")], progress=False)
-    made = fitting.gaussians_of_sweep(found, Concept.parse("upos=NOUN"), None, fewest=20)
-    goals = (store.words(["upos"])["upos"] != "NOUN").to_numpy().astype(int)
-    own = class_gaussians(ArrayRows(store.layer("neurons.0")), goals, np.ones(len(goals), bool), 2)
-    assert made.classes == ("NOUN", "other")
-    assert made.gaussians.means == pytest.approx(own.means, abs=1e-6)
-    assert made.gaussians.covariances == pytest.approx(own.covariances, abs=1e-6)
-    assert made.gaussians.prior == pytest.approx(own.prior)
-    rows, drawn = fitting.drawn(own, 20_000, np.random.default_rng(0))
-    for code in (0, 1):
-        assert np.cov(rows[drawn == code].numpy().T) == pytest.approx(own.covariances[code], abs=0.15)

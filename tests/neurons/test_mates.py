@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +14,7 @@ from pellucid.errors import PellucidError
 from pellucid.heads.roles.clusters import joined
 from pellucid.model import Model
 from pellucid.neurons import effects, read
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.mates import clusters, mates, site_correlations
 from tests.neurons import planted
 
@@ -81,6 +85,17 @@ def test_effects_stand_beside_random_neurons():
     assert table["lost"][noun][0] == pytest.approx(float(expected.overall.columns["score"][0]))
 
 
+def test_without_any_other_neuron_nothing_stands_beside():
+    """Shares of no neurons are not 0, which would say that none matters as much."""
+    every = [f"neurons.0:{unit}" for unit in range(planted.INNER)]
+    with pytest.warns(NeuronWarning, match=r"No random neuron of neurons\.0 can stand beside those asked for"):
+        table = effects(planted.model(), planted.corpus().take(4), every).columns
+    assert not {"random", "random loss", "larger"} & set(table)
+    assert (table["lost"][: planted.INNER] > 0.01).sum() > 3
+    with pytest.warns(NeuronWarning, match=r"\(draws=0\), so the table has none"):
+        assert "larger" not in effects(planted.model(), planted.corpus().take(4), [NOUN], draws=0).columns
+
+
 def test_random_neurons_are_others_each_once():
     """Where more are drawn than there are, they are all neurons of the site but the one that is asked for."""
     corpus = planted.corpus().take(8)
@@ -90,3 +105,22 @@ def test_random_neurons_are_others_each_once():
     at = every.place("neuron", NOUN)
     assert table["random"][0] == pytest.approx(np.delete(lost, at).mean(), rel=1e-5)
     assert table["larger"][0] == (np.delete(lost, at) >= lost[at]).mean()
+
+
+def test_a_page_without_random_neurons_has_no_column_for_them(tmp_path):
+    from pellucid.report.neurons import show_neuron
+    from pellucid.report.sheet import Sheet
+
+    text = planted.corpus().take(20)
+    reading = read(planted.model(), text, neurons=[NOUN], contexts=2, words=2, texts=1)
+    for draws, shown in ((0, False), (3, True)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NeuronWarning)
+            table = effects(planted.model(), text, [NOUN], draws=draws)
+        folder = tmp_path / str(draws)
+        (folder / "tables").mkdir(parents=True)
+        sheet = Sheet(folder)
+        show_neuron(sheet, replace(reading, tables={**reading.tables, "effects": table}), NOUN, {}, histogram=False)
+        page = "".join(map(str, sheet.parts))
+        assert ("of these lose more" in page) is shown
+        assert "changed" in page

@@ -7,11 +7,23 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 import pellucid as pl
-from pellucid.neurons import array_store, average_precision, bitmasks, iou, iou_table, precision
-from pellucid.neurons.histograms import Binned
+from pellucid.collect.replay import replay
+from pellucid.neurons import (
+    array_store,
+    average_precision,
+    bitmasks,
+    iou,
+    iou_table,
+    precision,
+    probeless,
+    selectivity,
+)
+from pellucid.neurons.class_sums import class_collectors
+from pellucid.neurons.histograms import Binned, histogram_collectors
 from pellucid.neurons.overlap import Cut, binned_overlap
 from pellucid.neurons.precision import binned_precision
 from pellucid.results import ResultError
+from pellucid.uncertainty import jackknife
 from tests.neurons import planted
 
 
@@ -69,7 +81,7 @@ def rows_and_bins(
     edges = np.linspace(-4, 4, bins - 1)
     place = np.searchsorted(edges, rows, side="right")
     hist = np.array([[np.bincount(place[codes == z, u], minlength=bins) for u in range(width)] for z in range(3)])
-    return rows, codes, Binned(("a", "b", "other"), hist, np.tile(edges, (width, 1)))
+    return rows, codes, Binned(("a", "b", "other"), hist, np.tile(edges, (width, 1)), (rows != rows[:1]).any(0))
 
 
 def brute_iou(rows: np.ndarray, codes: np.ndarray, cut: Cut) -> np.ndarray:
@@ -236,7 +248,7 @@ def test_the_part_of_a_bin_below_a_threshold_is_taken_at_the_lower_end():
     edges = np.arange(-3.0, 4.0)
     place = np.searchsorted(edges, values, side="right")
     hist = np.array([np.bincount(place[mask], minlength=8) for mask in (own, ~own)])[:, None]
-    scores, _ = binned_overlap(Binned(("a", "other"), hist, edges[None]), cut=Cut(None, -2.8, "both"))
+    scores, _ = binned_overlap(Binned(("a", "other"), hist, edges[None], np.ones(1, bool)), cut=Cut(None, -2.8, "both"))
     both, size = 1000 + 0.2 * 200, 1000 + 0.2 * 1000
     assert scores.signed[0, 0] == pytest.approx(-both / (size + 1200 - both))
 
@@ -245,7 +257,7 @@ def test_the_error_of_precision_allows_for_hits_that_come_last():
     """Nine hits and one other word in one bin: at worst the other comes first, and Σ i/(i+1) over 9 is .786."""
     hist = np.zeros((2, 1, 2), dtype=int)
     hist[0, 0, 1], hist[1, 0, 1] = 9, 1
-    scores, error = binned_precision(Binned(("a", "other"), hist, np.zeros((1, 1))), ends="upper")
+    scores, error = binned_precision(Binned(("a", "other"), hist, np.zeros((1, 1)), np.ones(1, bool)), ends="upper")
     worst = sum(i / (i + 1) for i in range(1, 10)) / 9
     assert scores.signed[0, 0] == pytest.approx(0.9)
     assert error[0, 0] == pytest.approx(0.9 - worst, abs=1e-6)
@@ -284,7 +296,7 @@ def tied_rows(seed: int, n: int) -> tuple[np.ndarray, np.ndarray, Binned]:
     edges = centre[:, None] + scale[:, None] * (u / (1 - np.abs(u)))
     bins = [np.searchsorted(edges[unit], rows[:, unit], side="right") for unit in range(rows.shape[1])]
     hist = np.array([[np.bincount(each[codes == z], minlength=64) for each in bins] for z in range(3)])
-    return rows, codes, Binned(("a", "b", "other"), hist, edges)
+    return rows, codes, Binned(("a", "b", "other"), hist, edges, np.ptp(rows, axis=0) > 0)
 
 
 TIED = [Cut(0.95, None, "both"), Cut(0.5, None, "upper"), Cut(0.0, None, "both"), Cut(None, 0.0, "both"),
@@ -316,3 +328,64 @@ def test_a_constant_neuron_has_no_overlap_in_a_sweep_either():
     assert not near.table("error").columns["value"][:, 1:3].any()
     assert not near.null[:, 1:3].any()
     assert np.abs(near.values) == pytest.approx(np.abs(exact.values), abs=0.01)
+
+
+def test_a_neuron_that_wakes_after_the_pilot_is_not_taken_for_a_constant():
+    """Silent where the grid is fixed, tiny and all for one class later: the score is in doubt, as the error says."""
+    dice = np.random.default_rng(0)
+    rows = np.zeros((4096, 8), np.float32)
+    rows[2048:, 0] = dice.uniform(1e-6, 1.1e-6, 2048)  # so small beside the others that one bin holds all
+    rows[2048:, 1] = dice.uniform(0.010, 0.011, 2048)
+    rows[:, 2:] = 0.02 * dice.normal(size=(4096, 6))
+    source = array_store(rows, np.repeat(["a", "b"], 2048), sentences=np.arange(4096) // 8)
+    near, exact = (iou(source, concept="label", quantile=0.5, exact=exact) for exact in (False, True))
+    assert np.abs(exact.values[:, :2]) == pytest.approx(1.0, abs=1e-3)
+    off = np.abs(np.abs(near.values) - np.abs(exact.values))
+    assert (off <= near.table("error").columns["value"] + 1e-9).all()
+    assert np.abs(near.values[:, 1]) == pytest.approx(1.0, abs=1e-3), "the grid has the scale of the units beside it"
+
+
+@pytest.mark.parametrize("ranked", [iou, precision, probeless, selectivity])
+def test_groups_weigh_by_the_words_that_the_concept_has(ranked):
+    """Classes picked from a larger label have the interval of a text in which the other words have no label."""
+    dice = np.random.default_rng(3)
+    labels = np.full(1600, "x", dtype=object)
+    for group, share in enumerate((0.9, 0.05, 0.05, 0.05)):
+        place = group * 400 + np.arange(int(share * 400))
+        labels[place] = dice.choice(["a", "b"], len(place))
+    rows = dice.normal(size=(1600, 3)).astype(np.float32)
+    rows[labels == "a", 0] += 1
+    sentences = np.arange(1600) // 400
+    few = labels != "x"
+    made = []
+    for kept in (np.ones(1600, bool), few):
+        store = array_store(rows[kept], labels[kept], sentences=sentences[kept])
+        gathered = [*class_collectors(("resid.0",), "label"), *histogram_collectors(("resid.0",), "label")]
+        made.append(ranked(replay(store, gathered, progress=False), concept="label=a,b"))
+    whole, alone = made
+    near = 1e-4 if ranked in (probeless, selectivity) else 0.05  # the grid of bins is that of other words
+    assert whole.values == pytest.approx(alone.values, abs=near)
+    assert (whole.high - whole.low) == pytest.approx(alone.high - alone.low, rel=0.2, abs=near)
+
+
+@pytest.mark.parametrize("kind", ["constant", "binary", "few values"])
+def test_exact_precision_leaves_groups_out_whole_where_values_are_equal(kind):
+    """By hand: the average precision without each group, of sizes that differ."""
+    dice = np.random.default_rng(1)
+    sizes = (40, 80, 160, 320)
+    groups = np.repeat(np.arange(4), sizes)
+    codes = (dice.random(600) < np.array([0.6, 0.5, 0.3, 0.2])[groups]).astype(int)
+    values = {
+        "constant": np.zeros(600),
+        "binary": (dice.random(600) < 0.3 + 0.3 * codes).astype(float),
+        "few values": dice.integers(0, 4, 600) + codes,
+    }[kind].astype(np.float32)
+    labels = np.array(["other", "a"])[codes]
+    source = array_store(values[:, None], labels, sentences=groups)
+    found = precision(source, concept="label=a", exact=True, ends="upper")
+    by_hand = [average_precision(values[groups != each], codes[groups != each], 2)[1] for each in range(4)]
+    whole = average_precision(values, codes, 2)[1]
+    interval = jackknife(np.array([whole]), [np.array([each]) for each in by_hand], sizes)
+    assert found.values[0, 0] == pytest.approx(whole)
+    assert found.low[0, 0] == pytest.approx(interval.low[0], abs=1e-6)
+    assert found.high[0, 0] == pytest.approx(interval.high[0], abs=1e-6)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from pellucid import neurons
+from pellucid import ClassMoments, neurons, replay
 from pellucid.collect.build import build_store
+from pellucid.collect.store import Store
 from pellucid.model import Model
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.judging import smallest
 from pellucid.neurons.probing import probes
+from pellucid.neurons.probing.controls import control_goals
 from pellucid.neurons.probing.material import Material, Reading, material
 from pellucid.neurons.probing.probes import control_tasks, real_tasks
 from pellucid.neurons.probing.training import Settings, fit
@@ -67,6 +73,23 @@ def test_the_majority_is_that_of_the_documents_to_learn_from(turned):
     curves = neurons.ablated_in_probe(turned.store, order, concept=CONCEPT, counts=(2,), draws=1, epochs=1, seeds=1)
     assert curves.table("whole").columns["value"][1] == pytest.approx(expected)
     assert curves.table("controls").columns["value"][0] == pytest.approx([expected])
+
+
+def test_chance_of_a_control_task_is_its_own_most_frequent_label(found):
+    """Of the labels of word types that are learned from, and not of the classes: seed by seed, and for arrays too."""
+    data, split = found.data, found.split
+    shares = []
+    for seed in range(3):
+        labels = control_goals(data.goals, data.types, split.training, len(data.classes), seed=1000 * seed)
+        (most, _), *_ = Counter(labels[split.training].tolist()).most_common()
+        shares.append((labels[split.test] == most).mean())
+    real = Counter(data.goals[split.training].tolist()).most_common(1)[0][0]
+    sure, chance = (data.goals[split.test] == real).mean(), np.mean(shares)
+    assert abs(sure - chance) > 0.02, "the two can be told apart"
+    probed = neurons.probe(found.store, concept=CONCEPT, epochs=1, progress=False)
+    assert probed.null[:, 0] == pytest.approx([sure, sure, chance, sure - chance])
+    layers = neurons.per_layer(found.store, concept=CONCEPT, epochs=1)
+    assert layers.null[:, 0] == pytest.approx(probed.null[:, 0])
 
 
 def test_every_seed_leaves_out_another_fold_and_has_labels_of_its_own(found):
@@ -154,3 +177,84 @@ def test_the_training_part_has_no_word_of_a_document_for_testing(found):
     tested = rare.data.units[rare.split.test]
     assert (np.isin(rare.data.units, tested) & ~rare.split.test).any(), "some of their words have no class"
     assert part.rows == (~np.isin(rare.data.units, tested)).sum()
+
+
+def test_accuracy_less_each_control_has_an_interval_of_its_own(found):
+    made = neurons.probe(found.store, concept=CONCEPT, epochs=2, seeds=2, progress=False)
+    table = made.table("margins")
+    assert table.axes["control"] == ("majority", "random model", "control task")
+    accuracy, random, control, _ = made.values[:, 0]
+    assert table.columns["value"] == pytest.approx(accuracy - np.array([made.null[0, 0], random, control]))
+    place = made.place("measure", "selectivity")
+    assert table.columns["low"][2] == pytest.approx(made.low[place, 0])
+    assert table.columns["high"][2] == pytest.approx(made.high[place, 0])
+
+
+def test_a_margin_is_surer_than_two_accuracies_that_rise_and_fall_together():
+    """Groups of documents differ widely, and the probe is better by about a tenth in each of them."""
+    right, more = np.array([20.0, 50.0, 80.0, 40.0]), np.array([11, 9, 10, 10])
+    hits = np.stack([right + more, right, right - 5, np.full(4, 10.0)])[:, None, :, None]
+    found = probes._margins(hits, np.full((4, 1), 100.0)).columns
+    assert found["value"] == pytest.approx([0.475, 0.15, 0.10])
+    ends = stats.t.interval(0.95, 3, loc=0.1, scale=stats.sem(more / 100))
+    assert (found["low"][2], found["high"][2]) == pytest.approx(ends)
+    assert found["high"][0] - found["low"][0] > 20 * (found["high"][2] - found["low"][2])
+
+
+def small_arrays(words: int | None) -> Store:
+    """Two classes in sentences of five rows, of so many word types, or each of its own."""
+    dice = np.random.default_rng(0)
+    goals = dice.choice(["a", "b"], 300)
+    rows = dice.normal(size=(300, 6))
+    rows[goals == "a", 3] += 3
+    names = None if words is None else [f"w{place % words}" for place in range(300)]
+    return neurons.array_store(rows, goals, words=names, sentences=(np.arange(300) // 5).tolist())
+
+
+@pytest.mark.parametrize("method", ["probe-l2", "forest", "gaussian"])
+def test_a_control_task_that_cannot_be_learned_is_warned_of(method):
+    """Without words every row is of its own type: nothing of the control task is known in documents for testing."""
+    with pytest.warns(NeuronWarning, match=r"^0% of the rows for testing have a word type .*: give the words"):
+        found = neurons.rank(small_arrays(None), methods=method, seeds=1)[method]
+    assert found.provenance.arguments["word types seen"] == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        known = neurons.rank(small_arrays(20), methods=method, seeds=1)[method]
+    assert known.provenance.arguments["word types seen"] == 1
+
+
+def with_a_rare_class() -> Store:
+    """Three classes, one of six words."""
+    dice = np.random.default_rng(0)
+    goals = np.where(np.arange(300) % 50 == 7, "rare", dice.choice(["a", "b"], 300))
+    rows = dice.normal(size=(300, 6))
+    words = [f"w{place % 20}" for place in range(300)]
+    return neurons.array_store(rows, goals, words=words, sentences=(np.arange(300) // 5).tolist())
+
+
+@pytest.mark.parametrize("way", ["probe-l2", "forest", "gaussian", "in probe", "anew", "sweep"])
+def test_a_rare_class_that_the_concept_names_is_told_and_left_out(way):
+    store, options = with_a_rare_class(), {"counts": (2,), "draws": 1, "epochs": 2, "seeds": 1}
+    ranking = neurons.probeless(store, concept="label=a,b")
+    moments = [ClassMoments("resid.0", label="label", covariance="full")]
+    ways = {
+        "in probe": lambda concept: neurons.ablated_in_probe(store, ranking, concept=concept, **options),
+        "anew": lambda concept: neurons.trained_anew(store, ranking, concept=concept, **options, within=None),
+        "sweep": lambda concept: neurons.rank(replay(store, moments, progress=False), concept=concept,
+                                              methods="gaussian")["gaussian"],
+    }  # fmt: skip
+    made = ways.get(way, lambda concept: neurons.rank(store, concept=concept, methods=way, seeds=1)[way])
+    message = r"^'label=a,b,rare' names classes with fewer than 20 words, which are left out: rare \(6\); give more"
+    with pytest.warns(NeuronWarning, match=message):
+        found = made("label=a,b,rare")
+    assert found.provenance.arguments["left out"] == {"rare": 6}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*names classes", NeuronWarning)
+        assert made("label").provenance.arguments["left out"] == {"rare": 6}
+
+
+def test_the_share_of_word_types_seen_is_that_of_rows_for_testing(found):
+    learned = set(found.data.types[found.split.training].tolist())
+    share = np.mean([word in learned for word in found.data.types[found.split.test].tolist()])
+    assert 0.5 < share < 1
+    assert found.types_seen == pytest.approx(share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -16,7 +17,7 @@ from pellucid.model import Model
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.probing.controls import control_goals, majority
 from pellucid.neurons.probing.intervals import accuracies, over_folds
-from pellucid.neurons.probing.labels import Labelled, labelled, split
+from pellucid.neurons.probing.labels import Labelled, _Numbered, labelled, split
 from pellucid.neurons.probing.probes import PENALTIES
 from pellucid.neurons.probing.rows import ArrayRows
 from pellucid.neurons.probing.training import Settings, Task, fit
@@ -201,6 +202,17 @@ def test_a_class_is_learned_whichever_fold_is_left_out():
         split(by_documents(400, goals, documents))
 
 
+def test_a_class_is_learned_whichever_two_folds_are_left_out_where_that_can_be():
+    """Probes that choose the smallest set leave out two: a class of five documents is dealt out to three folds."""
+    documents = np.repeat(np.arange(40), 10)
+    goals = np.tile([0, 1], 200)
+    goals[np.isin(documents, [3, 11, 19, 27, 33])] = 2
+    for seed in range(20):
+        dealt = split(by_documents(400, goals, documents), seed=seed)
+        assert (goals[dealt.test] == 2).any()
+        assert len(set(dealt.fold[dealt.training & (goals == 2)])) >= 3
+
+
 def test_labels_are_those_of_the_words(both):
     data = labelled(both, Concept.label("upos"), fewest=20)
     table = both.words(["word", "upos"])
@@ -213,6 +225,21 @@ def test_labels_are_those_of_the_words(both):
     assert rare.left_out == {tag: count for tag, count in sorted(counts.items()) if count < 60}
     assert set(rare.classes) == {tag for tag, count in counts.items() if count >= 60}
     assert (rare.goals == -1).sum() == sum(rare.left_out.values())
+
+
+def test_one_long_word_takes_no_room_for_all_others():
+    """20,000 names beside one of 20,000 characters: as an array of names these are 1.6 GB."""
+    given = ["b" * 20_000, *(f"w{place:05d}" for place in range(20_000, 0, -1)), "a", "w00002", "é"]
+    column = _Numbered()
+    for name in given:
+        column.add(name)
+    tracemalloc.start()
+    found = column.sorted()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 << 20
+    order = {name: place for place, name in enumerate(sorted(set(given)))}
+    assert found.tolist() == [order[name] for name in given]
 
 
 def test_a_ranking_of_weights_has_the_accuracy_and_controls_of_its_probe(both):

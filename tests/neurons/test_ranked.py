@@ -49,6 +49,8 @@ def test_an_option_reaches_every_method_that_has_it(store):
         ("probeless", {"quantile": 0.9}, "by probeless has no use for quantile"),
         (["forest", "iou"], {"tree": 5}, "no use for tree"),
         ("probe-l2", {"penalty": "l1"}, "no use for penalty"),
+        ("probe-l2", {"l1": 0.1}, "no use for l1"),
+        (["probe-l1", "probeless"], {"l2": 0.1}, "no use for l2"),
         ("probeless", {"long": "window"}, "no use for long"),
         ("probe-l1", {"control": False}, "always have their controls"),
         (["forest", "gaussian"], {"control": False}, "always have their controls"),
@@ -66,6 +68,41 @@ def test_reading_options_are_of_a_model_that_is_read():
     made = neurons.rank(planted.model(), planted.corpus().take(20), concept="upos=NOUN", sites="neurons.0",
                         control=False, long="window", progress=False)  # fmt: skip
     assert made["probeless"].top(1) == [planted.names()["NOUN"]]
+
+
+def test_every_setting_of_a_probe_reaches_its_ranking(store):
+    settings = {"l2": 0.03, "epochs": 4, "batch": 50, "test": 0.3, "fewest": 5, "seeds": 2}
+    made = neurons.rank(store, concept="upos=NOUN", methods="probe-l2", **settings)["probe-l2"]
+    alone = neurons.probe(store, concept="upos=NOUN", penalty="l2", **settings, progress=False)
+    same(made, alone.ranking())
+    assert {name: made.provenance.arguments[name] for name in settings} == settings
+    further = neurons.rank(store, concept="upos=NOUN", methods="probe-l2", **settings, converge=True)["probe-l2"]
+    assert not np.allclose(made.values, further.values)
+
+
+def test_the_fewest_words_of_a_class_are_the_same_for_all_methods():
+    """Nine words of a class: left out by default, and there with fewest=5 in probe, forest and Gaussians."""
+    dice = np.random.default_rng(0)
+    labels = np.where(np.arange(400) % 45 == 3, "rare", dice.choice(["a", "b"], 400))
+    rows, words = dice.normal(size=(400, 5)), [f"w{place % 20}" for place in range(400)]
+    methods = ["probe-l1", "probe-l2", "probe-elastic", "forest", "gaussian"]
+    options = {"methods": methods, "words": words, "sentences": (np.arange(400) // 2).tolist(), "seeds": 1}
+    for name, made in neurons.rank(rows, labels, **options).items():
+        assert made.classes == ("a", "b"), name
+    for name, made in neurons.rank(rows, labels, **options, fewest=5, test=0.3).items():
+        assert made.classes == ("a", "b", "rare"), name
+        assert (made.provenance.arguments["test"], made.provenance.arguments["fewest"]) == (0.3, 5)
+
+
+def test_settings_reach_probes_of_arrays():
+    dice = np.random.default_rng(0)
+    labels = dice.choice(["a", "b"], 300)
+    rows = dice.normal(size=(300, 5)) + 1.0 * (labels == "a")[:, None]
+    usual = {"methods": "probe-elastic", "words": ["w"] * 300, "seeds": 1}
+    plain = neurons.rank(rows, labels, **usual)["probe-elastic"].values
+    for option in ({"l1": 0.05}, {"l2": 0.5}, {"epochs": 1}, {"batch": 7}, {"test": 0.4}, {"converge": True}):
+        made = neurons.rank(rows, labels, **usual, **option)["probe-elastic"]
+        assert not np.allclose(made.values, plain), option
 
 
 def test_every_option_that_is_offered_is_one_of_the_methods_own():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ import pellucid as pl
 from pellucid.collect.traces import Traces
 from pellucid.corpus import Sentence
 from pellucid.errors import PellucidError
+from pellucid.model import Model
 from pellucid.neurons import Concept, NeuronReading, read, selectivity
-from pellucid.neurons.reading import Traced, correlation, explained
+from pellucid.neurons.reading import Traced, _chance, _measured, correlation, explained
 from pellucid.neurons.reading_tables import class_rows
 from tests.neurons import planted
 
@@ -154,3 +157,56 @@ def test_classes_have_the_distance_of_selectivity():
     same = Traced(("a",), values, values, *rest)
     found = class_rows(same, [Concept.label("label")])
     assert found.columns["d′"][0] == -found.columns["d′"][1] > 1e3
+
+
+def test_traces_are_of_the_first_model():
+    """Also where it has no such site, and the second one has: there is nothing to trace then."""
+    wide = Model.random_like(planted.model(), 1)
+    text = planted.corpus().take(10)
+    alone = pl.sweep(planted.model(), text, Traces(("neurons.1:0",)), progress=False)[Traces]
+    for unit in ("neurons.1:0", "0:neurons.1:0"):
+        both = pl.sweep([planted.model(), wide], text, Traces((unit,)), progress=False)[Traces]
+        np.testing.assert_allclose(both.values, alone.values, rtol=1e-4, atol=1e-6)
+    deeper = pl.Model.load("zoo:tagger")
+    with pytest.raises(PellucidError, match=r"neurons\.3"):
+        pl.sweep([planted.model(), deeper], text, Traces(("neurons.3:0",)), progress=False)
+    with pytest.raises(PellucidError, match=r"1:neurons\.1"):
+        pl.sweep([planted.model(), wide], text, Traces(("1:neurons.1:0",)), progress=False)
+
+
+def _traced(values: np.ndarray, sentences: dict[int, Sentence]) -> Traced:
+    """Neurons [words, neurons] at all words of some sentences, a second one included."""
+    texts = {number: [*each.words, *(each.second.words if each.second else ())] for number, each in sentences.items()}
+    words = tuple(word for text in texts.values() for word in text)
+    number = np.array([number for number, text in texts.items() for _ in text])
+    position = np.concatenate([np.arange(len(text)) for text in texts.values()])
+    types = np.unique(np.array(words), return_inverse=True)[1]
+    counts = np.bincount(types)[types]
+    z = (values - values.mean(0)) / values.std(0)
+    names = tuple(f"neurons.0:{unit}" for unit in range(values.shape[1]))
+    return Traced(names, values, z, words, types, counts, number, position, number % 2, sentences)
+
+
+def test_the_place_in_the_second_sentence_of_a_pair_begins_again():
+    first, second = Sentence.of_words(["a", "b", "c"]), Sentence.of_words(["d", "e"])
+    pairs = {0: replace(first, second=second, joint=True), 1: second}
+    data = _traced(np.array([[1.0], [2.0], [3.0], [1.0], [2.0], [1.0], [2.0]]), pairs)
+    assert data.place.tolist() == [1, 2, 3, 1, 2, 1, 2]
+    assert _measured(data, np.ones(7, dtype=bool))[1] == pytest.approx([1.0])
+
+
+def test_chance_is_the_mean_of_values_dealt_out_at_random():
+    """E|r| ≈ √(2/(π(n − 1))), for the place and for the frequency, and E η² = (W − 1)/(n − 1)."""
+    dice = np.random.default_rng(4)
+    vocabulary = np.array([f"w{place}" for place in range(30)])
+    often = 1 / np.arange(1.0, 31.0)
+    sentences = {
+        number: Sentence.of_words(dice.choice(vocabulary, 12, p=often / often.sum()).tolist()) for number in range(20)
+    }
+    data = _traced(dice.normal(size=(240, 4000)), sentences)
+    chance = _chance(data)
+    assert chance.shape == (3, 4000)
+    assert chance[1:, 0] == pytest.approx([np.sqrt(2 / (np.pi * 239))] * 2)
+    assert chance[0, 0] == pytest.approx((len(set(data.words)) - 1) / 239)
+    drawn = _measured(data, np.ones(240, dtype=bool)).mean(axis=1)
+    assert drawn == pytest.approx(chance[:, 0], rel=0.04)

@@ -78,6 +78,24 @@ def test_measures_are_those_of_the_rows(result, rows):
     assert columns["saturated"][own][alive] == pytest.approx(ends[alive], abs=0.05)
 
 
+def test_what_frequency_explains_is_that_of_the_rows(result, rows):
+    """Σ_b n_b (μ_b − μ)² / Σ (x − μ)² over bands of the words' shares of the text."""
+    values = rows[0]
+    words = np.array([word.lower() for sentence in planted.corpus().take(120) for word in sentence.words])
+    assert len(words) == len(values)
+    place, counts = np.unique(words, return_inverse=True, return_counts=True)[1:]
+    band = np.digitize(counts[place] / len(words), [1e-4, 1e-3, 1e-2])
+    assert len(np.unique(band)) > 1
+    centred = values - values.mean(0)
+    between = sum((band == one).sum() * centred[band == one].mean(0) ** 2 for one in np.unique(band))
+    alive = values.std(0) > 1e-6
+    own = [at for at, name in enumerate(result.neurons) if name.startswith("neurons.1:")]
+    found = result.values[result.place("measure", "frequency"), own]
+    assert found[alive] == pytest.approx((between / np.maximum((centred**2).sum(0), 1e-12))[alive], abs=1e-4)
+    assert found[~alive] == pytest.approx(0.0)
+    assert result.null[2, own[0]] == pytest.approx((len(np.unique(band)) - 1) / (len(words) - 1))
+
+
 def test_sites_count_the_kinds_beside_the_random_model(result):
     table = result.table("sites")
     assert table.axes["kind"] == tuple(KINDS)

@@ -33,6 +33,12 @@ def probe(accuracy: float, random: float, control: float, majority: float = 0.2,
     return bounded(MEASURES, ("all classes",), column, [[majority], [majority], [0.1], [0.0]], reach)
 
 
+def margins(accuracy: float, random: float, control: float, majority: float = 0.2, reach: float = 0.01) -> Grid:
+    """The same accuracy less each control."""
+    less = [accuracy - each for each in (majority, random, control)]
+    return bounded(("value",), ("majority", "random model", "control task"), [less], reach=reach)
+
+
 def anew(first: Sequence[float], random: float = 0.5, reach: float = 0.003) -> Grid:
     """Accuracies of probes on so many first neurons, and on as many others."""
     rows = [list(first), [0.3] * len(COUNTS), [random] * len(COUNTS)]
@@ -87,6 +93,11 @@ def kept(first: float, random: float = 0.5, reach: float = 0.02) -> Grid:
     return bounded(ENDS, (10, 20, 50), [[first] * 3, [0.2] * 3, [random] * 3], reach=reach)
 
 
+def in_probe(*accuracies: float) -> Grid:
+    """The draws of random neurons of every ranking, and what a probe reads from each."""
+    return Grid(tuple(METHODS), tuple(range(len(accuracies))), np.tile(np.array(accuracies), (len(METHODS), 1)))
+
+
 def lost(first: Sequence[float], whole: float, random: float) -> Grid:
     """A score of the model by document group, without first, last and random neurons."""
     rows = [[whole] * GROUPS, list(first), [random] * GROUPS, [random] * GROUPS]
@@ -134,6 +145,7 @@ def case(name: str = "made-up", *, task: str | None = "lm", causal: bool = False
         **{f"probe {concept}": probe(0.9, 0.5, 0.4) for concept in ("pos", "number", "relation")},
         **{f"layers {concept}": bounded(MEASURES, SITES, [rising[::-1], rising, rising, rising], 0.2)
            for concept in ("pos", "number", "relation")},
+        **{f"margins {concept}": margins(0.9, 0.5, 0.4) for concept in ("pos", "number", "relation")},
         "anew pos": anew([0.8, 0.899, 0.9, 0.9, 0.9]),
         "anew number": anew([0.8, 0.85, 0.86, 0.87, 0.9]),
         "anew relation": anew([0.4, 0.6, 0.7, 0.8, 0.9]),
@@ -152,6 +164,7 @@ def case(name: str = "made-up", *, task: str | None = "lm", causal: bool = False
         "agreement": agreement(0.1),
         **stability(0.4),
         **{f"in probe {method}": kept(0.7) for method in METHODS},
+        "draws in probe": in_probe(0.45, 0.5, 0.55),
     }  # fmt: skip
     if task is not None:
         grids |= {f"loss {method}": lost(steps(5.0), 4.0, 4.2) for method in METHODS}
@@ -163,7 +176,9 @@ def case(name: str = "made-up", *, task: str | None = "lm", causal: bool = False
         "depth pos": Number(-0.3, 0.0, band=(-0.05, 0.05)),
         "depth number": Number(0.0, 0.0, band=(-0.05, 0.05)),
         "depth relation": Number(0.3, 0.0, band=(-0.05, 0.05)),
+        "depth relation less pos": Number(0.6, 0.0, band=(-0.05, 0.05)),
         "hidden units": Number(40, 25, band=(18.0, 32.0)),
+        "several classes": Number(0.33, 0.1, band=(0.05, 0.15)),
     }
     for changed, value in changes.items():
         held: dict[str, Any] = grids if isinstance(value, Grid) else numbers

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pellucid import neurons
-from pellucid.neurons.ranking import Ranking, overall_table
-from pellucid.results import Provenance
 from pellucid.studies import rules
 from pellucid.studies.neurons.claims import claims
 from pellucid.studies.neurons.claims_methods import faithful_in_model, faithful_in_probe
 from pellucid.studies.neurons.rows import faithful_rows, verdict_rows
-from pellucid.studies.neurons.tables import METHODS, Grid
-from pellucid.studies.neurons.verdicts import apart, by_groups, paired
+from pellucid.studies.neurons.tables import METHODS
+from pellucid.studies.neurons.verdicts import apart, by_groups, of_means, paired
 from pellucid.studies.rules import Number
 from tests.studies import neurons_numbers as made
 from tests.studies.neurons_numbers import FEW, OPEN, TAGS, case
@@ -43,13 +40,18 @@ def test_every_claim_stands_where_numbers_are_made_for_it():
         assert all(each.rule and each.found and each.published and "tutorial" in each.source for each in found)
 
 
-DEEP, EVEN = [0, 0, 0, 0.2, 0.8], [0.2] * 5
 CHANGES = {
-    "tells the part of speech": ({"probe_pos": made.probe(0.5, 0.6, 0.4)}, {"probe_pos": made.probe(0.5, 0.495, 0.4)}),
-    "tells the number": ({"probe_number": made.probe(0.5, 0.3, 0.6)}, {"probe_number": made.probe(0.5, 0.3, 0.495)}),
+    "tells the part of speech": (
+        {"margins_pos": made.margins(0.5, 0.6, 0.4)},
+        {"margins_pos": made.margins(0.5, 0.495, 0.4)},
+    ),
+    "tells the number": (
+        {"margins_number": made.margins(0.5, 0.3, 0.6)},
+        {"margins_number": made.margins(0.5, 0.3, 0.495)},
+    ),
     "tells the syntactic relation": (
-        {"probe_relation": made.probe(0.5, 0.3, 0.3, majority=0.6)},
-        {"probe_relation": made.probe(0.5, 0.3, 0.3, majority=0.505)},
+        {"margins_relation": made.margins(0.5, 0.3, 0.3, majority=0.6)},
+        {"margins_relation": made.margins(0.5, 0.3, 0.3, majority=0.505)},
     ),
     "A twenty-fifth": (
         {"anew_pos": made.anew([0.5, 0.7, 0.9, 0.9, 0.9])},
@@ -71,7 +73,10 @@ CHANGES = {
         {"depth_pos": Number(0.2, 0.0, band=(-0.05, 0.05))},
         {"depth_pos": Number(0.01, 0.0, band=(-0.05, 0.05))},
     ),
-    "Neurons for syntax": ({"where_pos": made.where(DEEP)}, {"where_pos": made.where([0, 0, 0.2, 0.2, 0.6])}),
+    "Neurons for syntax": (
+        {"depth_relation_less_pos": Number(-0.2, 0.0, band=(-0.05, 0.05))},
+        {"depth_relation_less_pos": Number(0.04, 0.0, band=(-0.05, 0.05))},
+    ),
     "deeper sub-layer": (
         {"hidden_units": Number(10, 25, band=(18.0, 32.0))},
         {"hidden_units": Number(25, 25, band=(18.0, 32.0))},
@@ -80,7 +85,10 @@ CHANGES = {
         {"spread": made.spread({**dict.fromkeys(OPEN, 100.0), **dict.fromkeys(FEW, 400.0)})},
         {"spread": made.spread({name: 100.0 + 50 * (at % 2) for at, name in enumerate(TAGS)})},
     ),
-    "exclusive to one": ({"polysemy": made.polysemy(180, 0)}, {"polysemy": made.polysemy(160, 20)}),
+    "exclusive to one": (
+        {"several_classes": Number(0.01, 0.1, band=(0.05, 0.15))},
+        {"several_classes": Number(0.12, 0.1, band=(0.05, 0.15))},
+    ),
     "are experts": ({"experts": made.experts(0.1, 0.2)}, {"experts": made.experts(0.1, 0.105)}),
     "faithful to a probe: Probeless": (
         {f"in_probe_{name}": made.kept(0.3) for name in METHODS},
@@ -107,6 +115,20 @@ def test_claims_fall_and_stay_open(start):
     falls, open_ = CHANGES[start]
     assert verdict(start, case(**falls)) is False
     assert verdict(start, case(**open_)) is None
+
+
+def test_controls_have_an_uncertainty_of_their_own():
+    """The probe is sure to .01 and stands .03 above a control; the difference is sure to .05, and so it is open."""
+    probe = made.probe(0.53, 0.5, 0.4)
+    found = case(probe_pos=probe, margins_pos=made.margins(0.53, 0.5, 0.4, reach=0.05))
+    assert verdict("tells the part of speech", found) is None
+    told = next(each for each in claims([found]) if "part of speech of words" in each.claim)
+    assert told.found.startswith(
+        "53%, random model 50%, difference 3.0% (−2.0% to 8.0%), chance 0%; control task 40%, "
+    )
+    assert verdict("tells the part of speech", case(margins_pos=made.margins(0.53, 0.5, 0.4, reach=0.02))) is True
+    bare = {name: grid for name, grid in case(probe_pos=probe).grids.items() if name != "margins pos"}
+    assert verdict("tells the part of speech", replace(found, grids=bare)) is None
 
 
 def test_claims_that_compare_models():
@@ -139,20 +161,6 @@ def test_first_neurons_must_beat_every_draw_of_random_ones():
     old = case()
     assert verdict("tell more than as many", replace(old, grids={name: grid for name, grid in old.grids.items()
                                                                   if name != "draws pos"})) is None  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_neurons_dealt_out_at_random_are_neither_exclusive_nor_polysemous(seed):
-    """Random scores of 1,000 neurons for 11 classes: the first 2% of every class are drawn at random."""
-    scores = np.random.default_rng(seed).normal(size=(len(TAGS), made.NEURONS))
-    names = tuple(f"resid.0:{unit}" for unit in range(made.NEURONS))
-    origin = Provenance("made up", {"method": "probe-l2", "concept": "upos"}, ({"name": "m", "fingerprint": "m"},), {})
-    overall = {"overall": overall_table(names, np.abs(scores).sum(0), null=None)}
-    ranking = Ranking({"class": TAGS, "neuron": names}, scores, None, None, None, "none", origin, overall)
-    grid = Grid.of(neurons.polysemy(ranking, 20))
-    even = grid.null[0, 2:].sum() / grid.null[0, 1:].sum()
-    assert even == pytest.approx(0.096, abs=0.003)  # above a fixed limit of 5%, and so would a random deal be
-    assert verdict("exclusive to one", case(polysemy=grid)) is None
 
 
 def test_classes_of_two_models_are_compared_class_by_class():
@@ -201,14 +209,51 @@ def test_random_neurons_are_those_of_all_rankings():
 
 
 def test_one_draw_of_random_neurons_that_does_as_well_leaves_it_open():
-    """The mean of all draws is far below; one draw, of another ranking, is not."""
-    assert verdict("faithful to a probe: Probeless", case(in_probe_iou=made.kept(0.7, random=0.71))) is None
+    """The mean of all draws is far below, and so is that of each ranking's draws; one single draw is not."""
+    one = made.in_probe(0.4, 0.4, 0.71)
+    assert verdict("faithful to a probe: Probeless", case(draws_in_probe=one)) is None
+    assert verdict("faithful to a probe: Probeless", case(draws_in_probe=made.in_probe(0.4, 0.4, 0.69))) is True
+    found = {each.claim: each.found for each in claims([case(draws_in_probe=one)])}
+    assert "27 draws 40.0% to 71.0%" in found["The ranking is faithful to a probe: Probeless."]
+    old = case()
+    old = replace(old, grids={name: grid for name, grid in old.grids.items() if name != "draws in probe"})
+    assert verdict("faithful to a probe: Probeless", old) is None
+    assert "draws were not kept" in next(each.found for each in claims([old]) if "to a probe" in each.claim)
     draw = made.lost(made.steps(5.0), 4.0, 5.1)
     assert verdict("faithful to the model: Probeless", case(loss_iou=draw)) is None
     low = {f"in_probe_{name}": made.kept(0.3) for name in METHODS}
-    assert (
-        verdict("faithful to a probe: Probeless", case(**{**low, "in_probe_iou": made.kept(0.3, random=0.29)})) is None
-    )
+    assert verdict("faithful to a probe: Probeless", case(**low, draws_in_probe=made.in_probe(0.29, 0.7))) is None
+
+
+def test_a_class_is_spared_by_a_share_of_the_accuracy_and_beside_random_neurons():
+    """.005 of .3 is more than 1% of it; a drop that random neurons make as well tells nothing of a class."""
+
+    def judged(first, whole, random):
+        det, noun = made.lost(made.steps(first, 1e-4), whole, random), made.lost([whole] * 6, whole, random)
+        return verdict("Removing the neurons", case(accuracy_class_DET=det, accuracy_class_NOUN=noun))
+
+    assert judged(0.295, 0.3, 0.3) is False
+    assert judged(0.299, 0.3, 0.3) is True
+    assert judged(0.895, 0.9, 0.9) is True
+    assert judged(0.85, 0.9, 0.85) is None, "as many at random do the same"
+    assert judged(0.85, 0.9, 0.84) is None, "as many at random do more"
+    assert judged(0.895, 0.9, 0.93) is None, "as many at random would do it good"
+    found = next(each for each in claims([case(accuracy_class_DET=made.lost(made.steps(0.81), 0.9, 0.89))])
+                 if "Removing" in each.claim)  # fmt: skip
+    assert found.number.value == pytest.approx(0.1)
+    assert "DET 10% " in found.found
+    assert "less random" in found.found
+    assert "DET 8.9% " in found.found.partition("less random")[2]
+
+
+def test_numbers_of_means_are_jackknifed_whole():
+    whole, few = np.array([0.5, 0.7, 0.6, 0.8]), np.array([0.4, 0.7, 0.5, 0.6])
+    found = of_means(lambda one, other: other / one, whole, few, chance=0.9)
+    without = [few[keep].sum() / whole[keep].sum() for keep in ~np.eye(4, dtype=bool)]
+    reach = stats.t.ppf(0.975, 3) * np.sqrt(3 / 4 * ((np.array(without) - np.mean(without)) ** 2).sum())
+    assert (found.value, found.chance) == pytest.approx((2.2 / 2.6, 0.9))
+    assert (found.low, found.high) == pytest.approx((found.value - reach, found.value + reach))
+    assert of_means(lambda one: one, whole[:1]) is rules.UNKNOWN
 
 
 def test_a_ranking_of_the_chosen_alone_has_no_last():

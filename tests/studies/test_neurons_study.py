@@ -20,7 +20,7 @@ from pellucid.studies.neurons import figures, rows
 from pellucid.studies.neurons import running as study
 from pellucid.studies.neurons.cases import SCALES, Asked, Setup, case_names, check_data, setup, spread_over
 from pellucid.studies.neurons.claims import claims
-from pellucid.studies.neurons.measuring import Measuring, depth_of, experts, first_of
+from pellucid.studies.neurons.measuring import Measuring, experts, first_of
 from pellucid.studies.neurons.page import write_page
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, METHODS, STREAMED, Case, Grid, read, read_cases, write
 from pellucid.studies.rules import Number
@@ -62,14 +62,14 @@ def test_everything_is_measured(found):
     expected = {
         *(
             f"{what} {concept}"
-            for what in ("layers", "probe", "anew", "beside", "smallest", "where")
+            for what in ("layers", "probe", "margins", "anew", "beside", "smallest", "where")
             for concept in CONCEPTS
         ),
         "beside in probe",
         *(f"{what} {method}" for what in ("in probe", "loss", "accuracy") for method in METHODS),
         *(f"{what} class {cls}" for what in ("loss", "accuracy") for cls in ("NOUN", "DET")),
         *(f"stability {method}" for method in STREAMED),
-        *("spread", "polysemy", "sub-layers", "experts", "agreement", "draws pos"),
+        *("spread", "polysemy", "sub-layers", "experts", "agreement", "draws pos", "draws in probe"),
     }
     assert set(found.grids) == expected
     assert found.grids["draws pos"].values.shape == (1, 3)  # one shuffled order: its first, its last and a draw
@@ -78,6 +78,9 @@ def test_everything_is_measured(found):
     assert found.facts["neurons"] == {"stream": 256, "compared": 128, "sub-layers": 640}
     assert found.grids["layers pos"].columns == ("resid.0", "resid.4")
     assert found.grids["sub-layers"].columns == ("attn.3", "neurons.3")
+    number = found.numbers["hidden units"]  # of the first 32 of 128 + 512 neurons
+    assert number.value == pytest.approx(32 * found.grids["sub-layers"].row("value")[1])
+    assert number.chance == pytest.approx(32 * 512 / 640)
 
 
 def test_neurons_are_ranked_and_judged_on_other_texts(found, opened):
@@ -113,11 +116,15 @@ def test_the_model_as_it_is_scores_as_measured_plainly(found, opened):
 
 def test_a_probe_reads_the_first_neurons_alone(found):
     """Six of 128 neurons tell less than all; were six removed instead, hardly anything would be lost."""
+    drawn = found.grids["draws in probe"]
+    assert drawn.rows == tuple(METHODS)
+    assert drawn.columns == (0,)
     whole = found.numbers["whole in probe"].value
     for method in METHODS:
         grid = found.grids[f"in probe {method}"]
         assert grid.columns == (1, 3, 6)
         assert (grid.values < whole - 0.03).all()
+        assert grid.row("random")[-1] == pytest.approx(drawn.row(method).mean(), abs=1e-5)
 
 
 def test_agreement_and_experts_are_those_of_the_rankings(found, opened):
@@ -128,7 +135,9 @@ def test_agreement_and_experts_are_those_of_the_rankings(found, opened):
     shared = len(tops["iou"] & tops["precision"]) / len(tops["iou"] | tops["precision"])
     assert found.grids["agreement"].at("iou", "precision").value == pytest.approx(shared, abs=1e-5)
     share = float((np.abs(made["precision"].values).max(axis=0) >= 0.5).mean())
-    assert found.grids["experts"].at("model", 0.5).value == pytest.approx(share, abs=0.02)
+    number = found.grids["experts"].at("model", 0.5)
+    assert number.value == pytest.approx(share, abs=0.02)
+    assert number.low < number.value < number.high
 
 
 def test_a_tagger_runs_on_sentences_that_it_can_answer(opened):
@@ -147,23 +156,23 @@ def test_a_tagger_runs_on_sentences_that_it_can_answer(opened):
 
 def test_experts_by_hand():
     names = [f"resid.0:{at}" for at in range(4)]
-    grid = experts(ranking([[0.6, -0.95, 0.1, 0.2], [0.75, 0.1, 0.4, 0.2]], names, [[0.1, 0.5, 0.1, 0.1]] * 2))
+    made = ranking([[0.6, -0.95, 0.1, 0.2], [0.75, 0.1, 0.4, 0.2]], names, [[0.1, 0.5, 0.1, 0.1]] * 2)
+    grid = experts(made)
     assert grid.columns == BARS
     assert grid.row("model").tolist() == [0.5, 0.5, 0.25]  # the second detects by low values
     assert grid.row("random model").tolist() == [0.25, 0, 0]
     assert grid.at("model", 0.5).chance == 0.25
-
-
-def test_depths_by_hand():
-    """The first two of six neurons stand at the sites 0 and 1 of three."""
-    names = [f"resid.{site}:{at}" for site in (0, 2, 4) for at in range(2)]
-    found = depth_of(ranking([[9, 0, 8, 0, 0, 0]], names), 2, ("resid.0", "resid.2", "resid.4"))
-    assert found.value == pytest.approx((0 + 0.5) / 2 - (0 + 0.5 + 1 + 1) / 4)
-    assert found.below() is None
-    assert [first_of(total) for total in (10, 1000)] == [4, 50]
+    assert grid.low is None
+    reach = np.array([[0.01, 0.3, 0.01, 0.01], [0.1, 0.01, 0.12, 0.01]])
+    bounded = experts(replace(made, low=made.values - reach, high=made.values + reach))
+    assert bounded.row("model").tolist() == [0.5, 0.5, 0.25]
+    # lower ends .65, .65, .28 and .19: two, none and none; upper ends .85, 1.25, .52 and .21: three, two and one
+    assert bounded.low[0].tolist() == [0.5, 0, 0]
+    assert bounded.high[0].tolist() == [0.75, 0.5, 0.25]
 
 
 def test_sites_are_spread_and_the_last_is_there():
+    assert [first_of(total) for total in (10, 1000)] == [4, 50]
     names = [str(at) for at in range(31)]
     assert spread_over(names, 6) == ("0", "6", "12", "18", "24", "30")
     assert spread_over(names, 1) == ("30",)
@@ -211,8 +220,10 @@ def test_numbers_of_an_older_format_are_read_without_what_they_lack(tmp_path):
     cells = [part[np.ix_(kept, kept)] for part in (grids["agreement"].values, grids["agreement"].null)]
     old = Case(new.name, new.facts, {**grids, "agreement": Grid(names, names, *cells)}, new.numbers)
     path = write(old, tmp_path)
-    path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+    assert path.read_text().startswith('{"format": 3,')
+    path.write_text(path.read_text().replace('"format": 3', '"format": 1', 1))
     again = read(path)
+    assert again.format == 1
     assert list(again.methods) == [name for name in METHODS if name not in ("forest", "ablation")]
     assert rows.smallest_rows([again])[0][3:] == ("–",) * 4
     assert rows.control_rows([again]) == []
@@ -221,12 +232,16 @@ def test_numbers_of_an_older_format_are_read_without_what_they_lack(tmp_path):
     assert not faults(figures.faithful([new, again]))
     table = {row[:2]: row[2:] for row in rows.agreement_rows([new, again])}
     assert table[METHODS["probeless"], METHODS["forest"]][1] == "–"
-    write_page([new, again], tmp_path / "page")
+    page = write_page([new, again], tmp_path / "page").read_text(encoding="utf-8")
+    assert page.count("numbers of an older Pellucid (format 1, now 3)") == 1
+    assert read(tmp_path / "page" / f"{again.name}.json").format == 1
     runs = tmp_path / "runs"
     runs.mkdir()
-    write(Case("zoo-mlm", old.facts, old.grids, old.numbers), runs)
-    with pytest.raises(StudyError, match="by an older Pellucid"):
-        study.compute(runs, models=["zoo:mlm"], scale="smoke", say=quiet)
+    for number in (1, 2):  # all that there is may be there: smallest sets were chosen otherwise
+        write(Case("zoo-mlm", new.facts, new.grids, new.numbers, number), runs)
+        told = rf"zoo-mlm\.json' was computed by an older Pellucid \(its numbers are of format {number}, now it is 3\)"
+        with pytest.raises(StudyError, match=told):
+            study.compute(runs, models=["zoo:mlm"], scale="smoke", say=quiet)
 
 
 # -- files and going on ------------------------------------------------------------------------------------------------
@@ -247,7 +262,7 @@ def test_a_killed_study_goes_on_with_the_next_model(monkeypatch, tmp_path):
             done.append("killed")
             raise KeyboardInterrupt
         done.append(name)
-        facts = {**case().facts, "asked": {"scale": scale.name, "seed": asked.seed, "model": model}}
+        facts = {**case().facts, "asked": study._told(model, scale.name, asked)}
         return Case(name, facts, case().grids, case().numbers)
 
     monkeypatch.setattr(study, "setup", lambda *given: None)
@@ -262,6 +277,27 @@ def test_a_killed_study_goes_on_with_the_next_model(monkeypatch, tmp_path):
     assert (runs / "zoo-mlm.json").read_bytes() == before
     with pytest.raises(StudyError, match="was computed with seed=0"):
         study.compute(runs, scale="smoke", seed=1, say=quiet)
+
+
+def test_numbers_of_another_text_are_not_taken_for_these(monkeypatch, tmp_path):
+    """Two folders with the same names of files, and other sentences in one of them."""
+    line = "1\tdogs\tdog\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+    for name, text in (("one", line), ("same", line), ("other", line.replace("dogs", "cats"))):
+        folder = tmp_path / name / "ud_english_ewt"
+        folder.mkdir(parents=True)
+        for part in ("dev", "test"):
+            (folder / f"en_ewt-ud-{part}.conllu").write_text(text)
+
+    def computed(name, model, opened, scale, asked, say):
+        return Case(name, {**case().facts, "asked": study._told(model, scale.name, asked)}, case().grids, {})
+
+    monkeypatch.setattr(study, "setup", lambda *given: None)
+    monkeypatch.setattr(study, "_computed", computed)
+    ways = {"models": ["zoo:lm"], "say": quiet}
+    study.compute(tmp_path / "runs", data=tmp_path / "one", **ways)
+    study.compute(tmp_path / "runs", data=tmp_path / "same", **ways)
+    with pytest.raises(StudyError, match="was computed with text='"):
+        study.compute(tmp_path / "runs", data=tmp_path / "other", **ways)
 
 
 def test_what_is_missing_is_said(tmp_path):
@@ -303,7 +339,7 @@ def test_newer_files_and_models_that_are_there_twice_are_refused(tmp_path):
     (tmp_path / "b.json").write_bytes((tmp_path / "a.json").read_bytes())
     with pytest.raises(StudyError, match="hold the model a"):
         read_cases(tmp_path)
-    (tmp_path / "b.json").write_text(json.dumps({"study": "neurons", "format": 3}))
+    (tmp_path / "b.json").write_text(json.dumps({"study": "neurons", "format": 4}))
     with pytest.raises(StudyError, match="newer Pellucid"):
         read_cases(tmp_path)
 
@@ -319,6 +355,7 @@ def test_the_page_explains_itself(found, tmp_path):
         assert each.rule.replace("'", "&#x27;") in page
     assert "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
     assert ">nan" not in page
+    assert "chosen by three folds" in page
     tables = {path.stem for path in (tmp_path / "page" / "tables").iterdir()}
     assert tables >= {"verdicts", "rules", "claims", "layers", "smallest", "sets", "where", "classes", "faithful"}
     assert {each.name for each in read_cases(tmp_path / "page")} == {"made-up", "zoo-tagger"}

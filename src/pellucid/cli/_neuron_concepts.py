@@ -19,7 +19,7 @@ _LOOKED_AT = 200
 _LISTED = 30
 
 
-def concept_of(text: str, corpus: Corpus | None, pooling: str = "mean", *, store: Store | None = None) -> Concept:
+def concept_of(text: str, corpus: Corpus | None, pooling: str | None = None, *, store: Store | None = None) -> Concept:
     """The concept that was typed; what the text cannot tell is refused.
 
     A list of words that is called like a label, or like the words that are in no class, gets another name. A store is
@@ -39,7 +39,7 @@ def concept_of(text: str, corpus: Corpus | None, pooling: str = "mean", *, store
         _check_label(asked, corpus)
     if asked.kind == "pair" and not any(sentence.second is not None for sentence in corpus):
         raise PellucidError(f"{text!r} is about pairs of sentences, and {corpus.name} has none; give one with pairs.")
-    if is_whole(pooling) and not any(asked.wide(sentence) for sentence in corpus):
+    if pooling is not None and is_whole(pooling) and not any(asked.wide(sentence) for sentence in corpus):
         _refuse_whole(text, asked, corpus, pooling)
     return asked
 

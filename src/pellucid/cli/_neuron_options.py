@@ -30,10 +30,10 @@ SitesOption = Annotated[list[str] | None, typer.Option(help="Sites (may be repea
 Class = Annotated[str | None, typer.Option("--class", help="The class whose order counts (default: overall).")]
 Control = Annotated[bool, typer.Option(help="Read the text with a randomly initialised model too.")]
 Pooling = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="What a row is: a word from its sub-words (mean, first, last), or a whole sentence (sentence-mean, "
-        "sentence-max, sentence-first, sentence-last)."
+        "sentence-max, sentence-first, sentence-last). Default: mean, or as the store was built."
     ),
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="The most passes of a probe over the words.")]

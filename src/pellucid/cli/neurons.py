@@ -62,7 +62,7 @@ def rank(
     top: Annotated[int, typer.Option(min=1, help="Neurons to print of each method.")] = 15,
     out: Out = None,
     control: Control = True,
-    pooling: Pooling = "mean",
+    pooling: Pooling = None,
     preset: Annotated[str | None, typer.Option(help="neurox: that library's own arithmetic, of a store.")] = None,
     seed: Seed = 0,
     long: sweeping.Long = "window",

@@ -67,7 +67,7 @@ def compare(
     parts: Annotated[
         int, typer.Option(min=0, help="With --model: rank so many disjoint parts of the documents too; 0: none.")
     ] = 4,
-    pooling: Pooling = "mean",
+    pooling: Pooling = None,
     seed: Seed = 0,
     out: Out = None,
     *,

@@ -88,7 +88,7 @@ def probe(
     concept: ConceptOption,
     sites: SitesOption = None,
     out: Out = None,
-    pooling: Pooling = "mean",
+    pooling: Pooling = None,
     seed: Seed = 0,
     *,
     training: Training,
@@ -163,7 +163,7 @@ def evaluate(
     ] = None,
     sites: SitesOption = None,
     out: Out = None,
-    pooling: Pooling = "mean",
+    pooling: Pooling = None,
     seed: Seed = 0,
     *,
     judging: Judging,
@@ -252,7 +252,7 @@ class _Judge:
     corpus: Corpus
     concept: Concept
     sites: list[str]
-    pooling: str
+    pooling: str | None
     seed: int
     judging: Judging
     folder: tempfile.TemporaryDirectory[str] = field(
@@ -265,8 +265,8 @@ class _Judge:
         from pellucid.collect.sentence_rows import is_whole
         from pellucid.neurons.probing.material import Reading, kept
 
-        text = self.corpus.labelled(self.concept) if is_whole(self.pooling) else self.corpus
         read = Reading(self.sites, seed=self.seed, pooling=self.pooling)
+        text = self.corpus.labelled(self.concept) if is_whole(read.how) else self.corpus
         return kept(self.model, text, Path(self.folder.name) / "store", read, True)
 
     def all_results(self, found: Mapping[str, Ranking], ways: list[str]) -> dict[str, Result]:

@@ -90,7 +90,7 @@ def build_store(
         _refuse_other(place, about)
         shown.begin(f"Reading {corpus.name}", None)
         plan = _plan(place, opened, job, corpus, shard_tokens)
-        _claim(place, about, plan)
+        _claim(place, {**about, "rules": corpus.rules}, plan)
         store = Store.open(place)
         missing = [index for index in store.missing if index % part[1] == part[0]]
         size = sum(shard.rows for shard in plan.shards) * sum(widths.values()) * DTYPES[dtype].itemsize
@@ -202,6 +202,7 @@ def _describe(place: Path, about: Mapping[str, Any], plan: Plan) -> None:
         "frequent": plan.frequent,
         "notes": notes(plan),
         "labels": list(plan.labels),
+        "facts": list(plan.facts),
     }
     try:
         (place / SHARDS).mkdir(parents=True, exist_ok=True)

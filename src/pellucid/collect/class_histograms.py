@@ -14,14 +14,13 @@ from pellucid.collect.collector import Accumulator, Setting
 from pellucid.collect.side_by_side import side_by_side
 from pellucid.collect.state import Array, State
 from pellucid.collect.sums import Columns, not_finite
-from pellucid.collect.value_groups import by_group, grouped_value, united
+from pellucid.collect.value_groups import united
 from pellucid.errors import SweepError
 
 if TYPE_CHECKING:
     from pellucid.collect.words import WordBatch
 
-_COMMON = ("centre", "scale", "unlabelled")
-_APART = ("group_n", "group_counts")
+_COMMON = ("centre", "scale", "moves", "unlabelled")
 _GATHERED = 1 << 27
 """Bytes of bins that gather before they are counted: to count few rows costs as much as to count many."""
 _ROWS = 1 << 10, 1 << 15
@@ -42,8 +41,9 @@ class ClassHistograms(ByValue):
 
     With z = (x − centre) / scale, the pilot's median and 1.4826 times its median distance from it, bin b holds
     b ≤ bins·(1 + z/(1 + |z|))/2 < b + 1: bins are finest at the centre and reach to infinity. A value within float32's
-    rounding of an edge may fall on either side of it. `groups` keeps every document group apart, for intervals, with
-    `group_bins` bins, each of which holds several of the others: many values would take too much room otherwise.
+    rounding of an edge may fall on either side of it. `moves` tells which units ever leave the centre: the others are
+    constant. `groups` keeps every document group apart, for intervals, with `group_bins` bins, each of which holds
+    several of the others: many values would take too much room otherwise.
     """
 
     kind: ClassVar[str] = "class-histograms"
@@ -76,36 +76,46 @@ class ClassHistograms(ByValue):
         centre = np.median(rows, axis=0)
         away = np.abs(rows - centre)
         scale = 1.4826 * np.median(away, axis=0)
-        for instead in (away.mean(0), 1e-3 * np.abs(centre), np.ones_like(centre)):  # half constant, constant, zero
+        for instead in (away.mean(0), 1e-3 * np.abs(centre)):  # half of it constant, all constant
             scale = np.where(scale > 1e-6 * np.abs(centre), scale, instead)
+        for place in self.columns(setting).slices:  # always zero: the scale of the units beside it
+            own = scale[place]
+            own[own <= 0] = np.median(own[own > 0]) if (own > 0).any() else 1.0
         return State({"centre": centre.astype(np.float32), "scale": scale.astype(np.float32)})
 
     def merge(self, left: State, right: State) -> State:
         """Unites the values; histograms on different grids are refused."""
         same = all(np.array_equal(left.arrays[name], right.arrays[name]) for name in ("centre", "scale"))
         self.refuse_other(left, right, ("bins",), same=same)
-        names = {name: sorted({*left.facts[name], *right.facts[name]}) for name in ("values", "grouped")}
-        self.check(sum(left.facts["widths"]), len(names["values"]), len(names["grouped"]))
+        values = sorted({*left.facts["values"], *right.facts["values"]})
+        numbers = sorted({*left.facts["grouped"], *right.facts["grouped"]}, key=int)
+        grouped = {group: sorted({*left.facts["grouped"].get(group, ()), *right.facts["grouped"].get(group, ())})
+                   for group in numbers}  # fmt: skip
+        self.check(sum(left.facts["widths"]), len(values), sum(map(len, grouped.values())))
         arrays = {name: left.arrays[name] for name in ("centre", "scale")}
         arrays["unlabelled"] = left.arrays["unlabelled"] + right.arrays["unlabelled"]
-        for name in ("n", "counts", *(_APART if self.groups else ())):
-            own = "grouped" if name in _APART else "values"
-            arrays[name] = united(left, right, names[own], name, right.arrays[name], by=own)
+        arrays["moves"] = left.arrays["moves"] | right.arrays["moves"]
+        for name in ("n", "counts"):
+            arrays[name] = united(values, *((each.facts["values"], each.arrays[name]) for each in (left, right)))
+            for group, own in grouped.items():
+                there = [each for each in (left, right) if group in each.facts["grouped"]]
+                parts = [(each.facts["grouped"][group], each.arrays[_apart(name, group)]) for each in there]
+                arrays[_apart(name, group)] = united(own, *parts)
         if int(arrays["n"].max(initial=0)) > np.iinfo(np.int32).max:
             raise SweepError(f"One value of {self.label!r} has more than 2³¹ words; sweep over parts of the corpus.")
-        return State(arrays, {**left.facts, **names})
+        return State(arrays, {**left.facts, "values": values, "grouped": grouped})
 
     def view(self, state: State, setting: Setting) -> ClassHistogramsView:
         columns = Columns(state.facts["keys"], state.facts["widths"])
-        if not self.groups:
-            return ClassHistogramsView(columns, state)
-        if "group_counts" not in state.arrays:
-            raise SweepError("These class histograms with groups were kept by an older Pellucid; sweep again.")
+        if "moves" not in state.arrays:
+            raise SweepError("These class histograms were kept by an older Pellucid; sweep again.")
         common = {name: state.arrays[name] for name in _COMMON}
-        apart = {name.removeprefix("group_"): state.arrays[name] for name in _APART}
-        facts = {**state.facts, "values": state.facts["grouped"], "bins": self.apart}
         whole = State({**common, "n": state.arrays["n"], "counts": state.arrays["counts"]}, state.facts)
-        return ClassHistogramsView(columns, whole, by_group(State({**common, **apart}, facts), _COMMON))
+        values, parts = state.facts["values"], dict[int, State]()
+        for group, own in state.facts["grouped"].items():
+            arrays = {name: united(values, (own, state.arrays[_apart(name, group)])) for name in ("n", "counts")}
+            parts[int(group)] = State({**common, **arrays}, {**state.facts, "bins": self.apart})
+        return ClassHistogramsView(columns, whole, parts)
 
     def memory(self, setting: Setting, groups: int) -> int:
         """Bytes for as many values as labels usually have; raises where a single one is over the limit."""
@@ -147,6 +157,20 @@ class ClassHistogramsView(ByValueView):
         return centre + scale * z
 
 
+def _apart(name: str, group: str) -> str:
+    """The name of a document group's own array in a state."""
+    return f"{name}.{group}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """What one document group has: its values, how many rows of each, and their counts [values, units, bins]."""
+
+    values: list[str]
+    n: Array
+    counts: Array
+
+
 class _Counting(Accumulator):
     """Gathers the bins of rows as bytes, and counts them block by block; a block is of one document group."""
 
@@ -162,10 +186,11 @@ class _Counting(Accumulator):
         self._bins = self._no_bins = torch.empty(0, columns.total, dtype=torch.uint8, device=device)
         self._codes = np.zeros(self._room, np.int64)
         self._values = Values(collector.label)
-        self._grouped: dict[str, tuple[int, Array]] = {}
+        self._farthest = torch.ones(columns.total, device=device)  # 1 + |z|
         self._group, self._filled = -1, 0
         self._counts = np.zeros((0, columns.total, collector.bins), np.int32)
-        self._before = self._counts  # those of earlier document groups
+        self._grouped: dict[int, _Group] = {}
+        self._before: dict[str, tuple[int, Array]] = {}  # rows of every value and counts when the last group ended
 
     def add(self, batch: WordBatch) -> None:
         if self._collector.groups and batch.group != self._group:
@@ -204,16 +229,16 @@ class _Counting(Accumulator):
         shape = min(step, len(values)), values.shape[1]
         above, below = values.new_empty(shape), values.new_empty(shape)
         whole = torch.empty(shape, dtype=torch.int32, device=values.device)
-        total = values.new_zeros(())
+        farthest = self._farthest[place]
         for start in range(0, len(values), step):
             part = values[start : start + step]
             z, size = above[: len(part)], below[: len(part)]
             torch.addcmul(less, part, over, out=z)
             torch.abs(z, out=size).add_(1)
+            torch.maximum(farthest, size.amax(0), out=farthest)
             where = torch.addcdiv(self._half, z, size, value=most, out=z)
-            total += where.sum()
             room[start : start + len(part)] = whole[: len(part)].copy_(where)  # the cast cuts off the fraction
-        if not bool(torch.isfinite(total)):  # asked once: every question holds up the threads beside
+        if not bool(torch.isfinite(farthest.sum())):  # asked once: every question holds up the threads beside
             spoilt = ~torch.isfinite(torch.addcmul(less, values, over)).all(0)
             raise SweepError(not_finite(self._columns, place.start + int(spoilt.nonzero()[0, 0])))
 
@@ -247,47 +272,68 @@ class _Counting(Accumulator):
         """Makes room for all values met."""
         values = len(self._values)
         if values > len(self._counts):
-            self._collector.check(self._columns.total, values, len(self._grouped))
+            grouped = sum(len(group.values) for group in self._grouped.values())
+            self._collector.check(self._columns.total, values, grouped)
             room = np.zeros((values, *self._counts.shape[1:]), np.int32)
             room[: len(self._counts)] = self._counts
             self._counts = room
 
     def _put_apart(self) -> None:
-        """Puts the counts of the document group that has ended with those before it, and away with fewer bins."""
+        """Puts away, with fewer bins, what the document group that has ended added to the counts of all groups."""
         self._flush()
         if self._group < 0:
             return
         self._grow()
-        names, order, _ = self._values.sorted()
-        apart = self._collector.apart
-        for name, code in zip(names, order, strict=True):
-            own = self._counts[code]
-            rows = int(own[0].sum()) if len(own) else 0
-            if rows:
-                coarse = own.reshape(len(own), apart, -1).sum(2, dtype=np.int32)
-                before, counts = self._grouped.get(grouped_value(self._group, name), (0, np.zeros_like(coarse)))
-                self._grouped[grouped_value(self._group, name)] = before + rows, counts + coarse
-        if len(self._before):
-            self._counts[: len(self._before)] += self._before
-        self._before = self._counts
-        self._counts = np.zeros((0, *self._before.shape[1:]), np.int32)
+        names, order, rows = self._values.sorted()
+        shape = self._columns.total, self._collector.apart
+        added = {name: (code, int(count) - self._before.get(name, (0,))[0])
+                 for name, code, count in zip(names, order, rows, strict=True)}  # fmt: skip
+        own = [name for name, (_, count) in added.items() if count]
+        counts = np.empty((len(own), *shape), np.int32)
+
+        def put(place: int) -> None:
+            code, count = added[own[place]]
+            seen, before = self._before.setdefault(own[place], (0, np.zeros(shape, np.int32)))
+            _coarse(self._counts[code], counts[place])
+            counts[place] -= before
+            before += counts[place]
+            self._before[own[place]] = seen + count, before
+
+        side_by_side(put, range(len(own)))
+        made = _Group(own, np.array([added[name][1] for name in own], np.int64), counts)
+        known = self._grouped.get(self._group)
+        self._grouped[self._group] = made if known is None else _together(known, made)
 
     def state(self) -> State:
         self._flush()
         self._bins = self._no_bins  # lets go of the memory, which the state's arrays take
         if self._collector.groups:
             self._put_apart()
-            self._counts = self._before
         self._grow()
         values, order, n = self._values.sorted()
         arrays: dict[str, Array] = {**self._grid, "unlabelled": np.array([self._values.unlabelled], np.int64)}
         arrays |= {"n": n, "counts": self._counts if order == list(range(len(order))) else self._counts[order]}
-        grouped = sorted(self._grouped)
-        if self._collector.groups:
-            shape = (len(grouped), self._columns.total, self._collector.apart)
-            arrays["group_n"] = np.array([self._grouped[name][0] for name in grouped], np.int64)
-            parts = [self._grouped[name][1] for name in grouped]
-            arrays["group_counts"] = np.stack(parts) if parts else np.zeros(shape, np.int32)
+        rounding = 2.0**-22 * (1 + self._less.abs())
+        arrays["moves"] = (self._farthest - 1 > rounding).cpu().numpy()
+        for group, own in self._grouped.items():
+            arrays |= {_apart("n", str(group)): own.n, _apart("counts", str(group)): own.counts}
         facts: dict[str, Any] = {"keys": list(self._columns.keys), "widths": list(self._columns.widths)}
-        facts |= {"label": self._collector.label, "bins": self._collector.bins, "values": values, "grouped": grouped}
+        facts |= {"label": self._collector.label, "bins": self._collector.bins, "values": values}
+        facts["grouped"] = {str(group): self._grouped[group].values for group in sorted(self._grouped)}
         return State(arrays, facts)
+
+
+def _coarse(counts: Array, room: Array) -> None:
+    """Counts [units, bins] with fewer bins, [units, room's bins]: each holds several of the others."""
+    step = counts.shape[1] // room.shape[1]
+    room[:] = counts[:, ::step]
+    for place in range(1, step):
+        room += counts[:, place::step]
+
+
+def _together(one: _Group, other: _Group) -> _Group:
+    """A document group that came in two stretches."""
+    values = sorted({*one.values, *other.values})
+    n, counts = (united(values, *((each.values, getattr(each, name)) for each in (one, other)))
+                 for name in ("n", "counts"))  # fmt: skip
+    return _Group(values, n, counts)

@@ -73,7 +73,8 @@ class ClassMoments(ByValue):
         arrays["unlabelled"] = left.arrays["unlabelled"] + right.arrays["unlabelled"]
         for name in left.arrays:
             if name not in arrays:
-                arrays[name] = united(left, right, values, name, moved[name])
+                own = (left.facts["values"], left.arrays[name]), (right.facts["values"], moved[name])
+                arrays[name] = united(values, *own)
         return State(arrays, {**left.facts, "values": values})
 
     def view(self, state: State, setting: Setting) -> ClassMomentsView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
@@ -14,12 +15,14 @@ from pellucid.errors import SweepError, listing
 
 
 def labelled_store(store: Store, labelling: Labelling) -> Store:
-    """The same rows under one more label, for `replay`; the files are not touched, and `words` does not show it."""
+    """The same rows under one more label, for `replay`; the files are not touched, and `words` does not show it.
+
+    A store that was built from text with that label is given back as it is.
+    """
     check_rows(store, labelling)
-    if labelling.plain:
+    if labelling.plain or _has(store, labelling):
         return store
-    ready = labelling.prepared(sentence for entry in store.entries for sentence in store.sentences(entry).values())
-    return _LabelledStore(store, ready)
+    return _LabelledStore(store, labelling.prepared(store.text()), labelling.rule)
 
 
 def check_rows(store: Store, labelling: Labelling) -> None:
@@ -36,18 +39,35 @@ def check_rows(store: Store, labelling: Labelling) -> None:
         )
 
 
+def _has(store: Store, labelling: Labelling) -> bool:
+    """Whether the store's text was labelled so before it was built; a label of the same name by another rule raises."""
+    if labelling.name not in store.about["labels"]:
+        return False
+    if store.about.get("rules", {}).get(labelling.name) != labelling.rule:
+        raise SweepError(
+            f"The store in {str(store.folder)!r} has a label called {labelling.name!r} already, which does not come "
+            "from this concept; give the concept another name, or build the store from Corpus.labelled(concept)."
+        )
+    return True
+
+
 class _LabelledStore(Store):
     """A store that labels its sentences while they are read."""
 
-    def __init__(self, store: Store, labelling: Labelling) -> None:
+    def __init__(self, store: Store, labelling: Labelling, rule: str) -> None:
         labels = sorted({*store.about["labels"], labelling.name})
-        super().__init__(store.folder, {**store.about, "labels": labels}, store.entries)
+        rules = {**store.about.get("rules", {}), labelling.name: rule}
+        super().__init__(store.folder, {**store.about, "labels": labels, "rules": rules}, store.entries)
         self._labelling, self._store = labelling, store
 
     def sentences(self, entry: Entry) -> dict[int, Sentence]:
         """The sentences of one shard, by their number in the corpus, with the label."""
         known = self._store.sentences(entry)
         return {number: labelled_sentence(sentence, self._labelling) for number, sentence in known.items()}
+
+    def text(self) -> Iterator[Sentence]:
+        """All sentences that the store was built from."""
+        return self._store.text()
 
     def table(self, entry: Entry, columns: list[str] | None = None) -> Any:
         """The words of one shard, as the store itself has them."""

@@ -77,13 +77,15 @@ class Counts:
 
 @dataclass(frozen=True)
 class Plan:
-    """Shards in the order of the corpus, what they hold together, the most frequent words, and the labels there are."""
+    """Shards in the order of the corpus, what they hold together, the most frequent words, and the labels there are,
+    of which `facts` are about whole sentences."""
 
     shards: tuple[Shard, ...]
     groups: int
     counts: Counts
     frequent: dict[str, int] = field(default_factory=dict[str, int])
     labels: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The plan as text; the same plan always gives the same text."""
@@ -104,7 +106,8 @@ class Plan:
         shards = tuple(_shard(each) for each in about["shards"])
         sizes: dict[str, Any] = {**about["counts"], "tokens": tuple(about["counts"]["tokens"])}
         counts = Counts(**sizes)
-        return Plan(shards, about["groups"], counts, about["frequent"], tuple(about["labels"]))
+        names = tuple(about["labels"]), tuple(about.get("facts", ()))
+        return Plan(shards, about["groups"], counts, about["frequent"], *names)
 
 
 def _shard(about: dict[str, Any]) -> Shard:
@@ -140,7 +143,7 @@ class _Sizes:
         self.longest = [array("L") for _ in range(models)]
         self.pieces = [array("L") for _ in range(models)]
         self.digests = bytearray()
-        self.labels: set[str] = set()
+        self.labels, self.facts = set[str](), set[str]()
         self.read = False  # whether there is a word that every model has a token for
 
     def __len__(self) -> int:
@@ -190,9 +193,8 @@ def make_plan(
             )
         )
         first, start = last, start + rows
-    return Plan(
-        tuple(shards), group_of[-1] + 1, counts, dict(words.most_common(KEPT_WORDS)), tuple(sorted(sizes.labels))
-    )
+    names = tuple(sorted(sizes.labels | sizes.facts)), tuple(sorted(sizes.facts - sizes.labels))
+    return Plan(tuple(shards), group_of[-1] + 1, counts, dict(words.most_common(KEPT_WORDS)), *names)
 
 
 def _measure(
@@ -225,7 +227,8 @@ def _measure(
             _note(sizes, encoders[0].reading.pooling, each)
             read = looked_at(sentence, encoders[0].reading.side, encoders[0].reading.pooling)
             words.update(word.lower() for word in all_words(read))
-            sizes.labels.update(read.labels, read.facts, read.second.labels if read.second and read.joint else ())
+            sizes.labels.update(read.labels, read.second.labels if read.second and read.joint else ())
+            sizes.facts.update(read.facts)
             tally["words"] += each[0].words
             tally["truncated"] += any(one.lost for one in each)
             tally["lost_words"] += sum(one.lost for one in each)

@@ -85,11 +85,7 @@ class _Rows:
             raise SweepError("No store was given to replay; give at least one.")
         self.stores = stores
         for store in stores:
-            if store.missing:
-                raise SweepError(
-                    f"The store in {str(store.folder)!r} is not complete: {len(store.missing)} shards are missing. "
-                    "Build it to the end first."
-                )
+            store.check_complete()
         self.models = tuple(model for store in stores for model in store.models)
         self._homes: dict[str, tuple[Store, str]] = {}
         number = 0

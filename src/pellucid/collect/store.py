@@ -102,6 +102,14 @@ class Store:
         present = {entry.shard for entry in self.entries}
         return tuple(number for number in range(self.about["shards"]) if number not in present)
 
+    def check_complete(self) -> None:
+        """Raises where shards are missing."""
+        if self.missing:
+            raise SweepError(
+                f"The store in {str(self.folder)!r} is not complete: {len(self.missing)} shards are missing. Build it "
+                "to the end first."
+            )
+
     @property
     def models(self) -> tuple[ModelFacts, ...]:
         """The models whose activations these are."""
@@ -193,6 +201,10 @@ class Store:
         except (OSError, ValueError) as error:
             raise _damaged(path, str(error)) from None
         return {int(number): sentence_of_json(each) for number, each in told.items()}
+
+    def text(self) -> Iterator[Sentence]:
+        """All sentences that the store was built from, for what must be counted in the whole text."""
+        return (sentence for entry in self.entries for sentence in self.sentences(entry).values())
 
     def shard(self, entry: Entry, key: str) -> Tensor:
         """The rows of one site in one shard, read where they lie on disk."""

@@ -161,6 +161,7 @@ def description(job: Job, corpus: Corpus, device: str, shard_tokens: int) -> dic
         "kind": "sweep",
         "models": [facts_to_json(model) for model in job.models],
         "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "unit": corpus.unit},
+        "rules": corpus.rules,
         "collectors": {name: collector.describe() for name, collector in job.collectors.items()},
         "reading": asdict(job.reading),
         "device": device,
@@ -323,6 +324,7 @@ def told_by(plan: Plan) -> dict[str, Any]:
         "counts": asdict(plan.counts),
         "frequent": plan.frequent,
         "notes": notes(plan),
+        "facts": list(plan.facts),
     }
 
 

@@ -36,7 +36,7 @@ class Traces(Collector):
 
     @property
     def rows(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_split(unit)[0] for unit in self.units))
+        return tuple(dict.fromkeys(_first(_split(unit)[0]) for unit in self.units))
 
     @property
     def grouped(self) -> bool:
@@ -46,7 +46,7 @@ class Traces(Collector):
         places: list[tuple[str, int]] = []
         for unit in self.units:
             site, index = _split(unit)
-            key = setting.keys(site)[0]
+            key = setting.keys(_first(site))[0]
             if index >= setting.width(key):
                 raise SweepError(f"{site} has units 0 to {setting.width(key) - 1}; there is no unit {index}.")
             places.append((key, index))
@@ -98,6 +98,11 @@ class _Trace(Accumulator):
         parts = zip(empty, *self._parts, strict=True)
         arrays = {name: np.concatenate(list(part)) for name, part in zip(_PARTS, parts, strict=True)}
         return State(arrays, {"units": list(self._units)})
+
+
+def _first(site: str) -> str:
+    """The pattern of a site of the first of several models, which may also be written before it."""
+    return f"0:{site.removeprefix('0:')}"
 
 
 def _split(unit: str) -> tuple[str, int]:

@@ -47,15 +47,16 @@ def of_groups(parts: Sequence[State], state: State, common: Sequence[str]) -> St
     return State(arrays, parts[0].facts)
 
 
-def united(left: State, right: State, values: Sequence[str], name: str, other: Array, *, by: str = "values") -> Array:
-    """An array with one entry per value of both states: the left one's, and `other` of the right one added.
+def united(values: Sequence[str], *parts: tuple[Sequence[str], Array]) -> Array:
+    """The sum of arrays with one entry per value, as one with an entry for each of `values`, 0 where none has it.
 
-    The values that an array goes by are the states' fact called `by`.
+    A single array of these very values is given back as it is.
     """
-    if left.facts[by] == right.facts[by]:  # and so all of `values`
-        return left.arrays[name] + other
+    _, array = parts[0]
+    if all(list(own) == list(values) for own, _ in parts):
+        return sum((other for _, other in parts[1:]), array)
     number = {value: place for place, value in enumerate(values)}
-    total = np.zeros((len(values), *left.arrays[name].shape[1:]), left.arrays[name].dtype)
-    total[[number[value] for value in left.facts[by]]] = left.arrays[name]
-    total[[number[value] for value in right.facts[by]]] += other
+    total = np.zeros((len(values), *array.shape[1:]), array.dtype)
+    for own, other in parts:
+        total[[number[value] for value in own]] += other
     return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -32,7 +32,8 @@ class Corpus:
     `unit` says in words what a document is. `fingerprint` names the content: a hash of the files, of the way they are
     read and of every step since (`take`, `filter`, `shard`); None where content cannot be named, so that a sweep over
     it cannot be resumed. `read` starts a new pass; `identify` works the fingerprint out when it is first asked for;
-    `scattered` says that sentences of one document may stand apart.
+    `scattered` says that sentences of one document may stand apart; `rules` are the rules of the labels that
+    `labelled` added, by their names.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Corpus:
         *,
         identify: Callable[[], str | None] | None = None,
         scattered: bool = True,
+        rules: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.unit = unit
         self._read = read
         self._identify = identify
         self._scattered = scattered
+        self.rules = dict(rules or {})
 
     def __iter__(self) -> Iterator[Sentence]:
         return self._read()
@@ -101,14 +104,16 @@ class Corpus:
 
     def labelled(self, labelling: Labelling) -> Corpus:
         """The same sentences with one label more, worked out while reading: `labelling` is a `neurons.Concept`."""
-        if labelling.plain:
+        if labelling.plain or self.rules.get(labelling.name) == labelling.rule:
             return self
         ready = labelling.prepared(self)
-        return self._derived(self.name, partial(_labelled, self, ready), f"label {ready.rule}")
+        made = self._derived(self.name, partial(_labelled, self, ready), f"label {ready.rule}")
+        made.rules[labelling.name] = labelling.rule
+        return made
 
     def _derived(self, name: str, read: Read, step: str | None) -> Corpus:
         identify = None if step is None else partial(_after, self, step)
-        return Corpus(name, self.unit, read, identify=identify, scattered=self._scattered)
+        return Corpus(name, self.unit, read, identify=identify, scattered=self._scattered, rules=self.rules)
 
     @staticmethod
     def of(items: Iterable[str | Sequence[str] | Sentence], *, name: str = "given sentences") -> Corpus:

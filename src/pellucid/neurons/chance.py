@@ -16,6 +16,9 @@ _PAIRS = 32
 """Different sizes of masks that are drawn as they are; of more, sizes are drawn in steps of √2."""
 _WORDS = 20_000
 """Words among which labels are dealt out for average precision; with more, spread is that of so many, made smaller."""
+_FEW, _RARE, _NUMBERS = 50, 5000, 1_000_000
+"""A class that has fewer words than the one among so many, and at most the next in all, is dealt out by itself, as
+many numbers as the last says."""
 
 
 def overlap_chance(
@@ -74,13 +77,14 @@ def precision_chance(ties: Array, counts: Array, places: list[int], seed: int) -
 
     `ties` [end, neuron] is S = Σ_b n_b/N_b over a neuron's different values (or bins) b, from the largest on, with n_b
     words at b and N_b down to it. At one end, a class with R of n words has E = (S + (R−1)(n−S)/(n−1))/n exactly; what
-    the better of both ends adds comes from labels dealt out among words without equal values.
+    the better of both ends adds comes from labels dealt out among words without equal values, S = H(n), and is taken
+    as proportional to S − 1: 0 for a neuron that is always the same.
     """
     n, own = int(counts.sum()), counts[places].astype(np.float64)[:, None]
     spread, best = _largest_precision(counts, places, len(ties), seed)
     plain = np.max([_of_ties(part, own, n) for part in ties], axis=0)
-    free = _untied(own, n)
-    moves = (ties.max(axis=0) > 1)[None]  # a neuron that is always the same has one value, and no better end
+    free = _of_ties(np.array([_untied(n)]), own, n)
+    moves = ((ties.max(axis=0) - 1) / max(_untied(n) - 1, 1e-300)).clip(0, 1)[None]
     return plain + moves * spread[:, None], plain.max(axis=0) + moves[0] * (best - free.max())
 
 
@@ -88,18 +92,33 @@ def _of_ties(ties: Array, own: Array, n: int) -> Array:
     return (ties + (own - 1) * (n - ties) / max(1, n - 1)) / n
 
 
-def _untied(own: Array, n: int) -> Array:
-    """The expected average precision at one end where all values differ, [class, 1]."""
-    return _of_ties(np.array([(1 / np.arange(1, n + 1)).sum()]), own, n)
+def _untied(n: int) -> float:
+    """S where all values differ: H(n)."""
+    return float((1 / np.arange(1, n + 1)).sum())
 
 
 def _largest_precision(counts: Array, places: list[int], ends: int, seed: int) -> tuple[Array, float]:
     """What the better end adds to the mean average precision, [class], and the mean of the best class's."""
-    n = int(counts.sum())
-    less = min(1.0, _WORDS / n)
+    n, less = int(counts.sum()), min(1.0, _WORDS / int(counts.sum()))
+    dice = np.random.default_rng([seed, 9])
+    away = _dealt(counts, less, ends, dice)
+    added = away.max(axis=1).mean(axis=0)
+    rare = (counts > 0) & (counts * less < _FEW) & (counts <= _RARE) & (less < 1)
+    for place in np.flatnonzero(rare):
+        alone = _dealt_alone(int(counts[place]), n, ends, dice)
+        added[place], away[:, :, place] = alone.max(axis=1).mean(), alone[:DRAWS]
+    free = _of_ties(np.array([_untied(n)]), counts[places].astype(np.float64)[:, None], n)[:, 0]
+    return added[places], float((free + away[..., places]).max(axis=(1, 2)).mean())
+
+
+def _dealt(counts: Array, less: float, ends: int, dice: np.random.Generator) -> Array:
+    """How far the average precision of each class lies from its mean when labels are dealt out, [draw, end, class].
+
+    Of many words a share `less` is dealt out, and the spread made smaller accordingly.
+    """
     few = np.where(counts > 0, np.maximum(1, np.round(counts * less)), 0).astype(np.int64)
     codes, size = np.repeat(np.arange(len(few)), few).astype(np.int16), int(few.sum())
-    dice, found = np.random.default_rng([seed, 9]), np.zeros((DRAWS, ends, len(few)))
+    found = np.zeros((DRAWS, ends, len(few)))
     starts = np.concatenate([[0], np.cumsum(few)[:-1]])
     place = np.arange(size) - np.repeat(starts, few) + 1  # 1, 2, … inside each class
     for draw in range(DRAWS):
@@ -107,10 +126,15 @@ def _largest_precision(counts: Array, places: list[int], ends: int, seed: int) -
         for end, rank in enumerate((where, size + 1 - where)[:ends]):
             hits = place if end == 0 else np.repeat(few, few) + 1 - place
             found[draw, end] = np.bincount(codes, weights=hits / rank, minlength=len(few)) / np.maximum(few, 1)
-    free = _untied(counts[places].astype(np.float64)[:, None], n)[:, 0]
-    mine = found[..., places]
-    better = free + (mine - mine.mean(axis=(0, 1))) * less**0.5
-    return better.max(axis=1).mean(axis=0) - free, float(better.max(axis=(1, 2)).mean())
+    return (found - found.mean(axis=(0, 1))) * less**0.5
+
+
+def _dealt_alone(count: int, n: int, ends: int, dice: np.random.Generator) -> Array:
+    """The same of one class of few words among all n, [draw, end]: more draws, as a single lucky word weighs much."""
+    ranks = np.sort(dice.integers(1, n + 1, (max(DRAWS, _NUMBERS // count), count)), axis=1)
+    hits = np.arange(1, count + 1)
+    found = np.stack([(hits / each).mean(1) for each in (ranks, n + 1 - ranks[:, ::-1])[:ends]], axis=1)
+    return found - found.mean()
 
 
 def distance_chance(counts: Array, places: list[int], seed: int) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.neurons.caution import warn_of_sentence_labels
 from pellucid.neurons.concepts import Concept, scored
 from pellucid.neurons.ranking import Ranking, neuron_names
 from pellucid.neurons.scores import Again, Scores, class_table, ranking_of
@@ -73,10 +74,12 @@ def ranking_from_sums(
     from pellucid.collect.classes import ClassMoments
 
     view, keys = view_of(found, ClassMoments, concept, sites)
+    warn_of_sentence_labels(found.about, concept, stacklevel=3)
     grouping = concept.grouped(view.label, view.values)
     neurons = tuple(name for key in keys for name in neuron_names(site_of(key), view.means(key).shape[1]))
     sums = sums_of(view, keys, grouping)
-    groups = {number: float(view.group(number).counts.sum()) for number in view.groups}
+    places = [place for own in grouping.values() for place in own]
+    groups = {number: float(view.group(number).counts[places].sum()) for number in view.groups}
     again = [
         Again(statistic(sums_of(view.without(number), keys, grouping)), size) for number, size in groups.items() if size
     ]

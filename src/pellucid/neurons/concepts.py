@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pellucid.errors import CorpusError, listing
-from pellucid.neurons.word_properties import NEEDS_COUNTS, PROPERTIES, pair_value, property_values
+from pellucid.neurons.word_properties import NEEDS_COUNTS, PROPERTIES, frequency_bands, pair_value, property_values
 
 if TYPE_CHECKING:
     from pellucid.corpus import Sentence
@@ -112,6 +113,11 @@ class Concept:
         return self.about if self.kind in ("label", "sentence") else None
 
     @property
+    def leaves(self) -> bool:
+        """Whether it makes words `other` that are not of its class; else `other` is a value of the corpus like any."""
+        return self.base is None or len(self.classes) == 1
+
+    @property
     def plain(self) -> bool:
         """Whether it is a label of the corpus as it stands."""
         return self.base is not None and not self.classes
@@ -147,6 +153,10 @@ class Concept:
             return self.kind in ("sentence", "pair")
         return self.about in sentence.facts and not any(self.about in part.labels for part in _parts(sentence))
 
+    def of_sentences(self, facts: Collection[str]) -> bool:
+        """The same of a whole text, whose labels of sentences are `facts`."""
+        return self.kind in ("sentence", "pair") or (self.kind == "label" and self.about in facts)
+
     def _of_part(self, sentence: Sentence) -> list[str | None]:
         """Classes of the words of one sentence, whose words are counted on their own."""
         if self.kind == "arc":
@@ -158,7 +168,11 @@ class Concept:
             ]
         if self.about in NEEDS_COUNTS and self.counts is None:
             raise CorpusError(f"{self.name!r} must be counted first: take it through Corpus.labelled(concept).")
-        return property_values(self.about, sentence, dict(self.counts or ()))
+        return property_values(self.about, sentence, self._bands)
+
+    @cached_property
+    def _bands(self) -> dict[str, str]:
+        return frequency_bands(dict(self.counts or ()))
 
     def regroup(self, value: str | None) -> str | None:
         """The class of a value of the base label."""
@@ -178,7 +192,7 @@ class Concept:
     def grouped(self, label: str, values: Sequence[str]) -> dict[str, tuple[int, ...]]:
         """The classes, each with its places among the `values` that statistics of a label have.
 
-        `other` comes last. Fewer than two classes raise: there is nothing to tell apart.
+        The `other` that the concept makes comes last. Fewer than two classes raise: there is nothing to tell apart.
         """
         if label not in (self.name, self.base):
             raise CorpusError(
@@ -199,8 +213,13 @@ class Concept:
             if self.kind not in ("label", "sentence") and set(found) <= {OTHER, self.name}:
                 told = f"{'No' if OTHER in found else 'Every'} word is in {self.name!r}"
             raise CorpusError(f"{told}, so there is nothing to tell apart; choose another concept or corpus.")
-        ordered = sorted(found, key=lambda name: (name == OTHER, self._rank(name)))
+        ordered = sorted(found, key=lambda name: (self.late(name), self._rank(name)))
         return {name: tuple(found[name]) for name in ordered}
+
+    def late(self, name: str) -> bool:
+        """Whether a class comes later than others: the `other` that the concept makes is last, and a corpus's value of
+        that name first, so that lists of classes tell which of the two it is."""
+        return (name == OTHER) == self.leaves
 
     def _rank(self, name: str) -> tuple[int, str]:
         order = self.classes or PROPERTIES.get(self.about, ())
@@ -220,9 +239,15 @@ def as_concept(given: str | Concept) -> Concept:
     return Concept.parse(given) if isinstance(given, str) else given
 
 
-def scored(classes: Mapping[str, Any]) -> tuple[str, ...]:
-    """The classes that get scores of their own: all but `other`."""
-    return tuple(name for name in classes if name != OTHER)
+def scored(classes: Iterable[str]) -> tuple[str, ...]:
+    """The classes that get scores of their own: all but the `other` that a concept made, which comes last."""
+    names = tuple(classes)
+    return names[:-1] if names[-1:] == (OTHER,) else names
+
+
+def scored_places(classes: Iterable[str]) -> list[int]:
+    """Where the classes that get scores of their own stand."""
+    return list(range(len(scored(classes))))
 
 
 def _regrouped(kind: str, label: str, classes: Sequence[str]) -> Concept:

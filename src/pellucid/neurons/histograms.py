@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.neurons.caution import warn_of_sentence_labels
 from pellucid.neurons.concepts import Concept, scored
 from pellucid.neurons.ranking import Ranking, neuron_names
 from pellucid.neurons.scores import Again, Scores, class_table, ranking_of
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 class Binned:
     """Histograms of the neurons of one site: `hist` [class, neuron, bin] and the `edges` between bins [neuron, bin−1].
 
-    `classes` are those of `hist`, `other` included.
+    `classes` are those of `hist`, `other` included; `moves` [neuron] is False for constant neurons.
     """
 
     classes: tuple[str, ...]
     hist: Array
     edges: Array
+    moves: Array
 
     @property
     def counts(self) -> Array:
@@ -92,6 +94,7 @@ def ranking_from_histograms(
     from pellucid.collect.class_histograms import ClassHistograms
 
     view, keys = view_of(found, ClassHistograms, concept, sites)
+    warn_of_sentence_labels(found.about, concept, stacklevel=3)
     grouping = concept.grouped(view.label, view.values)
     neurons = tuple(name for key in keys for name in neuron_names(site_of(key), len(view.edges(key))))
     nulls: list[tuple[Array, Array]] = []
@@ -147,14 +150,15 @@ def _without_each(
     Where groups have fewer bins, what leaving one out changes on these is added to `whole`.
     """
     groups = {number: view.group(number) for number in view.groups}
-    sizes = {number: float(group.counts.sum()) for number, group in groups.items()}
+    places = [place for own in grouping.values() for place in own]
+    sizes = {number: float(group.counts[places].sum()) for number, group in groups.items()}
     kept = [number for number, size in sizes.items() if size]
     without: dict[int, list[Scores]] = {number: [] for number in kept}
     start = 0
     for key in keys:
         apart = {number: binned(groups[number], key, grouping) for number in kept}
         first = apart[kept[0]]
-        total = np.sum([each.hist for each in apart.values()], axis=0)
+        total = sum((each.hist for each in apart.values()), np.zeros_like(first.hist))
         place = slice(start, start + total.shape[1])
         own, start = Scores(whole.signed[:, place], whole.overall[place]), place.stop
         every = statistic(replace(first, hist=total), own.signed)[0]
@@ -173,8 +177,9 @@ def _moved(own: Scores, rest: Scores, every: Scores) -> Scores:
 def binned(view: ClassHistogramsView, key: str, grouping: Mapping[str, Sequence[int]]) -> Binned:
     """The histograms of one site, their values put together into classes."""
     whole = view.histograms(key)
-    hist = np.stack([whole[list(places)].sum(0, dtype=np.int64) for places in grouping.values()])
-    return Binned(tuple(grouping), hist, view.edges(key))
+    own = [whole[places[0]] if len(places) == 1 else whole[list(places)].sum(0, dtype=np.int64)
+           for places in grouping.values()]  # fmt: skip
+    return Binned(tuple(grouping), np.stack(own), view.edges(key), view.state.arrays["moves"][view.place(key)])
 
 
 def joined(parts: Sequence[Scores]) -> Scores:

@@ -12,7 +12,7 @@ import torch
 
 from pellucid.errors import CorpusError, listing
 from pellucid.neurons.arrays import ArrayStore, array_store
-from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.neurons.concepts import Concept, scored_places
 from pellucid.neurons.methods import LABEL
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import Array, ResultError
@@ -136,7 +136,7 @@ def _probe(store: Store, concept: Concept, sites: Sites, seed: int) -> Ranking:
     real, chance = (
         trained(found.rows, each, learned, len(found.data.classes), seed=seed) for each in (goals, shuffled)
     )
-    kept = [place for place, name in enumerate(found.data.classes) if name != OTHER]
+    kept = scored_places(found.data.classes)
     names, (score, null) = found.rows.names, (1 - mass_steps(each) / (STEPS + 1) for each in (real, chance))
     told = {"method": "probe-elastic", "preset": "neurox", "epochs": EPOCHS, "batch": BATCH, "step": STEP}
     return Ranking(

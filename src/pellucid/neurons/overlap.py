@@ -67,7 +67,7 @@ def iou(
     ends: str = "both",
     exact: bool = False,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """Intersection over union of the words a neuron fires on and the words of a class (Bau et al. 2017; Mu & Andreas).
@@ -81,7 +81,9 @@ def iou(
     asked, cut = as_concept(concept), Cut(quantile, threshold, ends)
     arguments = {"quantile": quantile, "threshold": threshold, "ends": ends, "exact": exact}
     if exact:
-        return _exact(source, asked, cut, sites=sites, arguments=arguments, seed=seed)
+        from pellucid.neurons.store_rows import exact_store
+
+        return _exact(exact_store(source, corpus, pooling), asked, cut, sites=sites, arguments=arguments, seed=seed)
     found = found_in(
         source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed, pooling=pooling
     )
@@ -144,15 +146,15 @@ class _Fired:
 def _fired_on(data: Binned, cut: Cut, *, lower: bool) -> _Fired:
     """The end is that of the last bins; for the lower one, bins are turned around.
 
-    The grid is as wide as values are away from their median, so a bin that holds half of all words holds equal values:
-    none is above a quantile among them. A neuron whose words are all in one bin is taken as constant.
+    The grid is as wide as values are away from their median, so a bin that holds half of all words is taken to hold
+    equal values: none is above a quantile among them. This is sure for constant neurons alone.
     """
     total = data.total[:, ::-1] if lower else data.total
     above = np.cumsum(total[:, ::-1], axis=1)[:, ::-1] - total  # words in the bins after each, [neuron, bin]
     units, n = np.arange(total.shape[0]), int(data.counts.sum())
     if cut.quantile is not None:
         wanted = n - 1 - cut.rank(n)
-        place = (above >= max(wanted, 0)).sum(1).clip(max=total.shape[1] - 1)  # the first bin with fewer words above
+        place = (above > wanted).sum(1)  # the first bin with no more words above: it holds the value to exceed
         inside = total[units, place]
         most = (wanted - above[units, place]).clip(0, inside)  # and fewer where values are equal
         part, equal = most / np.maximum(inside, 1), np.zeros(len(units))
@@ -162,7 +164,7 @@ def _fired_on(data: Binned, cut: Cut, *, lower: bool) -> _Fired:
             place = total.shape[1] - 1 - place
         most = inside = total[units, place]
     tied = (2 * inside >= n) & ~np.isnan(equal)
-    return _Fired(place, np.where(tied, equal, part), above[units, place], inside, most, tied & (inside == n))
+    return _Fired(place, np.where(tied, equal, part), above[units, place], inside, most, tied & ~data.moves)
 
 
 def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
@@ -199,15 +201,10 @@ def _around(edges: Array, threshold: float, *, lower: bool) -> tuple[Array, Arra
 
 
 def _exact(
-    source: object, concept: Concept, cut: Cut, *, sites: Sites, arguments: Mapping[str, object], seed: int
+    source: Store, concept: Concept, cut: Cut, *, sites: Sites, arguments: Mapping[str, object], seed: int
 ) -> Ranking:
-    from pellucid.collect.store import Store
     from pellucid.neurons.store_rows import columns, provenance_of, row_classes, store_keys
 
-    if not isinstance(source, Store):
-        raise ResultError(
-            "exact=True reads activations from disk: give a Store (pellucid store build), or exact=False."
-        )
     rows = row_classes(source, concept)
     keys = store_keys(source, sites)
     order = rows.labelled

@@ -40,7 +40,7 @@ def precision(
     exact: bool = False,
     preset: str | None = None,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """Average precision of every neuron as a detector of a class: Σ (R_k − R_{k−1})·P_k over its values, largest first.
@@ -60,7 +60,9 @@ def precision(
         raise ResultError(f"There are no ends {ends!r}; use {listing(ENDS)}.")
     arguments: dict[str, object] = {"exact": exact, "ends": ends, "preset": preset}
     if exact:
-        return _exact(source, asked, sites=sites, arguments=arguments, seed=seed)
+        from pellucid.neurons.store_rows import exact_store
+
+        return _exact(exact_store(source, corpus, pooling), asked, sites=sites, arguments=arguments, seed=seed)
     found = found_in(
         source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed, pooling=pooling
     )
@@ -90,7 +92,7 @@ def binned_precision(data: Binned, side: Array | None = None, *, ends: str = "bo
     most, least = bounds.max(0)  # of [end, 2, class, neuron]
     best = np.max(sides, axis=0)
     scores = best_side(sides[0], sides[1] if len(sides) > 1 else None, side)
-    return scores, np.maximum(np.maximum(most - best, best - least), 0.0)
+    return scores, np.where(data.moves, np.maximum(np.maximum(most - best, best - least), 0.0), 0.0)
 
 
 def binned_chance(data: Binned, seed: int, *, ends: str = "both") -> tuple[Array, Array]:
@@ -140,14 +142,9 @@ def _harmonic(n: Array) -> Array:
     return np.where(n < 8, small[np.minimum(n, 7).astype(np.int64)], series)
 
 
-def _exact(source: object, concept: Concept, *, sites: Sites, arguments: dict[str, object], seed: int) -> Ranking:
-    from pellucid.collect.store import Store
+def _exact(source: Store, concept: Concept, *, sites: Sites, arguments: dict[str, object], seed: int) -> Ranking:
     from pellucid.neurons.store_rows import columns, provenance_of, row_classes, store_keys
 
-    if not isinstance(source, Store):
-        raise ResultError(
-            "exact=True reads activations from disk: give a Store (pellucid store build), or exact=False."
-        )
     rows = row_classes(source, concept)
     keys = store_keys(source, sites)
     order = rows.labelled
@@ -178,11 +175,12 @@ def _neuron(
 ) -> tuple[list[Scores], Array]:
     """One neuron's scores over all words, then without each document group, and its Σ_b n_b/N_b [end].
 
-    What leaving a group out changes is found on bins of equal size by rank, and added to the exact score.
+    What leaving a group out changes is found on bins of about equal size by rank, equal values in one, and added to the
+    exact score.
     """
     exact = [average_precision(side, codes, classes)[places][:, None] for side in (values, -values)[:ends]]
-    rank = np.empty(len(values), np.int64)
-    rank[np.argsort(values, kind="stable")] = np.arange(len(values))
+    _, which, equal = np.unique(values, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(equal) - equal)[which]
     place = ((groups * classes + codes) * _BINS) + rank * _BINS // len(values)
     count = int(groups.max()) + 1
     hist = np.bincount(place, minlength=count * classes * _BINS).reshape(count, classes, 1, _BINS)
@@ -195,5 +193,4 @@ def _neuron(
             for one, step in zip(exact, (-1, 1)[:ends], strict=True)
         ]
         found.append(best_side(sides[0], sides[1] if ends > 1 else None, found[0].signed if found else None))
-    equal = np.unique(values, return_counts=True)[1]
     return found, np.array([_ties(each[None])[0] for each in (equal[::-1], equal)[:ends]])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.neurons.class_sums import ClassSums, class_collectors, ranking_from_sums
-from pellucid.neurons.concepts import OTHER, Concept, as_concept
+from pellucid.neurons.concepts import Concept, as_concept, scored_places
 from pellucid.neurons.scores import Scores
 from pellucid.neurons.sources import Sites, found_in
 from pellucid.results import Array, ResultError
@@ -29,7 +29,7 @@ def probeless(
     sites: Sites = None,
     standardise: bool = False,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """Every neuron's summed distance between class means (Antverg & Belinkov 2022), from `ClassMoments`.
@@ -54,7 +54,7 @@ def mean_distances(sums: ClassSums, *, standardise: bool = False) -> Scores:
     scale = np.sqrt(sums.total) if sums.variances is not None else None
     unit = 1.0 if scale is None or not standardise else np.where(scale > 0, scale, 1.0)
     means = sums.means / unit
-    places = [place for place, name in enumerate(sums.classes) if name != OTHER]
+    places = scored_places(sums.classes)
     signed = np.stack([_signed(means, place, there) for place in places])
     pairs = [(int(one), int(two)) for at, one in enumerate(there) for two in there[at + 1 :]]
     overall = sum((np.abs(means[one] - means[two]) for one, two in pairs), np.zeros(means.shape[1]))

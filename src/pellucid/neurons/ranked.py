@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
@@ -17,7 +18,7 @@ from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept, as_concept
 from pellucid.neurons.methods import LABEL, RANKINGS
 from pellucid.neurons.rare_classes import noted, without_rare, words_in_store, words_in_sweep
-from pellucid.neurons.sources import Sites, found_in, patterns, usual_sites
+from pellucid.neurons.sources import Sites, check_pooling, found_in, patterns, usual_sites
 from pellucid.results import ResultError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def rank(
     methods: str | Sequence[str] = "probeless",
     sites: Sites = None,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     preset: str | None = None,
     least: int = 0,
     seed: int = 0,
@@ -52,8 +53,10 @@ def rank(
 ) -> dict[str, Ranking]:
     """Rankings by several methods, by the method's name; all that need one pass share it, all others one store.
 
-    `control` reads the text with a randomly initialised twin too, which probes, forests and Gaussians always have.
-    `pooling` makes rows of words (mean, first, last of their sub-words) or of whole sentences (sentence-mean, -max …).
+    `control` reads the text with a randomly initialised twin too (the twin of a store or sweep, where it holds one),
+    which probes, forests and Gaussians always have.
+    `pooling` makes rows of words (mean, first, last of their sub-words; a model's default is mean) or of whole
+    sentences (sentence-mean, -max …).
     `options` are those of the methods (quantile, exact, standardise, trees …), each for all methods that have it, and
     with a model those of `sweep`; one that nothing here would use is refused. `exact=True` with a model reads it into a
     temporary store. Where `ablation` is among several methods and no sites are named, all rank the MLP units alone.
@@ -67,18 +70,18 @@ def rank(
     if isinstance(source, ROWS):
         source, corpus, options = _of_arrays(source, corpus, options)
     asked, text = as_concept(concept), cast("Corpus | None", corpus)
+    check_pooling(source, pooling)
     if preset is not None:
         return _preset(source, preset, names, asked, sites, seed, options)
     own, read = _dealt(options, names, source)
     _check_control(source, names, control)
-    sites = _in_common(source, names, sites)
+    sites = _in_common(source, names, sites, read.get("side", "source"))
     streamed = [name for name in names if RANKINGS[name].gather is not None and not own[name].get("exact")]
     stored = [name for name in names if RANKINGS[name].pooled or own[name].get("exact")]
     found = None
     if streamed:
         gather = _gathering(streamed)
-        options = {**read, "pooling": pooling}
-        found = found_in(source, text, asked, gather, sites=sites, control=control, seed=seed, **options)
+        found = found_in(source, text, asked, gather, sites=sites, control=control, seed=seed, pooling=pooling, **read)
     made: dict[str, Ranking] = {}
     with _rows(source, text, asked, stored, sites, pooling, seed, read) as (rows, rest):
         for name in names:
@@ -111,8 +114,10 @@ def home(name: str) -> Callable[..., Any]:
 
 def own_options(name: str) -> tuple[str, ...]:
     """The options that a method has for itself."""
-    taken = signature(home(name)).parameters.values()
-    return tuple(each.name for each in taken if each.kind is Parameter.KEYWORD_ONLY and each.name not in _OURS | _FIXED)
+    own = home(name)
+    given = _OURS | _FIXED | (own.keywords.keys() if isinstance(own, partial) else set[str]())
+    taken = signature(own).parameters.values()
+    return tuple(each.name for each in taken if each.kind is Parameter.KEYWORD_ONLY and each.name not in given)
 
 
 def _known(methods: str | Sequence[str]) -> list[str]:
@@ -172,14 +177,14 @@ def _check_control(source: Any, names: Sequence[str], control: bool) -> None:
         raise ResultError("control=False leaves nothing out: probes, forests and Gaussians always have their controls.")
 
 
-def _in_common(source: Any, names: Sequence[str], sites: Sites) -> Sites:
+def _in_common(source: Any, names: Sequence[str], sites: Sites, side: str) -> Sites:
     """The sites that all methods rank: where ablation is among several and none are named, the MLP units alone."""
     from pellucid.model import Model
 
     removing = [name for name in names if not RANKINGS[name].reads]
     if sites is not None or not isinstance(source, Model) or not removing or len(removing) == len(names):
         return sites
-    chosen = tuple(pattern for pattern in usual_sites(source.sites) if "neurons" in pattern.split("."))
+    chosen = tuple(pattern for pattern in usual_sites(source.sites, side) if "neurons" in pattern.split("."))
     if not chosen:
         return sites
     warnings.warn(
@@ -208,7 +213,7 @@ def _rows(
     concept: Concept,
     names: Sequence[str],
     sites: Sites,
-    pooling: str,
+    pooling: str | None,
     seed: int,
     read: Mapping[str, Any],
 ) -> Generator[tuple[Any, Corpus | None]]:
@@ -222,15 +227,16 @@ def _rows(
         return
     twin = any(RANKINGS[name].pooled for name in names)
     models = [source, Model.random_like(source, seed)] if twin else [source]
-    whole = is_whole(pooling)
+    how = pooling or "mean"
+    whole = is_whole(how)
     theirs = {name for name in signature(build_store).parameters if name not in ("folder", "dtype", "part")}
     told = {name: value for name, value in read.items() if name in theirs and value is not None}
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
-        chosen = patterns(sites) or usual_sites(source.sites)
+        chosen = patterns(sites) or usual_sites(source.sites, read.get("side", "source"))
         text = corpus.labelled(concept) if whole else corpus
         settings: Options = {"long": "truncate" if whole else "window", "progress": False, **told}
         yield (
-            build_store(models, text, Path(folder) / "store", chosen, dtype="float32", pooling=pooling, **settings),
+            build_store(models, text, Path(folder) / "store", chosen, dtype="float32", pooling=how, **settings),
             None,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from pellucid.neurons.concepts import Concept, as_concept
 from pellucid.neurons.mates import mates
 from pellucid.neurons.ranking import by_site
 from pellucid.neurons.reading_tables import activity, class_rows, context_rows, histograms, text_rows, word_rows
+from pellucid.neurons.sources import check_read
 from pellucid.results import Array, Result, ResultError
 from pellucid.uncertainty import jackknife
 
@@ -90,6 +92,7 @@ def read(
     given = () if concept is None else (concept,) if isinstance(concept, (str, Concept)) else concept
     asked = [as_concept(each) for each in given]
     if isinstance(source, Found):
+        check_read(source, corpus, options)
         found = source
     else:
         if corpus is None or not neurons:
@@ -123,6 +126,13 @@ class Traced:
     position: Array
     group: Array
     sentences: Mapping[int, Sentence]
+
+    @cached_property
+    def place(self) -> Array:
+        """Where every word stands in its own sentence, from 1; the second of a pair begins again, [words]."""
+        first = {number: len(each.spans) for number, each in self.sentences.items()}
+        before = np.array([first[number] for number in self.sentence.tolist()])
+        return self.position + 1 - np.where(self.position >= before, before, 0)
 
 
 def _reading(
@@ -190,7 +200,7 @@ def _measured(data: Traced, kept: Array) -> Array:
     return np.stack(
         [
             explained(z, data.types[kept]),
-            np.abs(correlation(z, data.position[kept].astype(np.float64))),
+            np.abs(correlation(z, data.place[kept].astype(np.float64))),
             np.abs(correlation(z, np.log(data.counts[kept]))),
         ]
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from pellucid.neurons.chance import distance_chance
 from pellucid.neurons.class_sums import ClassSums, class_collectors, ranking_from_sums
-from pellucid.neurons.concepts import OTHER, Concept, as_concept
+from pellucid.neurons.concepts import Concept, as_concept, scored_places
 from pellucid.neurons.scores import Scores
 from pellucid.neurons.sources import Sites, found_in
 from pellucid.results import Array, ResultError, Table
@@ -34,7 +34,7 @@ def selectivity(
     concept: str | Concept,
     sites: Sites = None,
     control: bool = True,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Ranking:
     """How well a neuron tells a class from all other words: d′ = (μ_z − μ_rest) / σ, from `ClassMoments`.
@@ -54,7 +54,7 @@ def d_prime(sums: ClassSums, *, seed: int = 0) -> Scores:
     """d′ of every class against all other words."""
     if sums.variances is None:
         raise ResultError("Selectivity needs variances: collect ClassMoments with covariance='diagonal'.")
-    places = [place for place, name in enumerate(sums.classes) if name != OTHER]
+    places = scored_places(sums.classes)
     made = [against_rest(sums, place) for place in places]
     signed = np.stack([score for score, _ in made])
     null = np.repeat(np.array([[chance] for _, chance in made]), signed.shape[1], axis=1)

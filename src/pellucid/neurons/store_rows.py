@@ -13,12 +13,14 @@ from pellucid.collect.collector import split_key
 from pellucid.collect.labelled_store import labelled_store
 from pellucid.collect.words import word_labels
 from pellucid.errors import SweepError
+from pellucid.neurons.caution import warn_of_sentence_labels
 from pellucid.neurons.concepts import Concept
-from pellucid.neurons.sources import Sites, patterns, site_of
-from pellucid.results import Array, Provenance
+from pellucid.neurons.sources import Sites, check_pooling, check_read, patterns, site_of
+from pellucid.results import Array, Provenance, ResultError
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
+    from pellucid.corpus import Corpus
 
 MEMORY = 128 << 20
 """Bytes of columns that are held at a time."""
@@ -39,8 +41,23 @@ class RowClasses:
         return order[self.codes[order] >= 0]
 
 
+def exact_store(source: object, corpus: Corpus | None, pooling: str | None) -> Store:
+    """The store that exact scores are read from; any other source raises, and so does what a store has no use for."""
+    from pellucid.collect.store import Store
+
+    if not isinstance(source, Store):
+        raise ResultError(
+            "exact=True reads activations from disk: give a Store (pellucid store build), or exact=False."
+        )
+    check_read(source, corpus, {})
+    check_pooling(source, pooling)
+    return source
+
+
 def row_classes(store: Store, concept: Concept) -> RowClasses:
     """The class and document group of every row."""
+    store.check_complete()
+    warn_of_sentence_labels(store.about, concept, stacklevel=4)
     ready = labelled_store(store, concept)
     values: list[str | None] = []
     groups: list[Array] = []

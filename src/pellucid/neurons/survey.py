@@ -14,7 +14,16 @@ from pellucid.neurons.class_sums import ClassSums, sums_of
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.ranking import neuron_names
 from pellucid.neurons.reading_tables import SATURATED, SILENT, kind_of
-from pellucid.neurons.sources import Sites, patterns, site_of, twin_keys, usual_sites, view_of
+from pellucid.neurons.sources import (
+    Sites,
+    check_read,
+    patterns,
+    site_of,
+    twin_keys,
+    usual_sites,
+    view_of,
+    without_control,
+)
 from pellucid.results import Array, Result, ResultError, Table
 from pellucid.uncertainty import jackknife
 
@@ -92,13 +101,18 @@ def survey(
 ) -> NeuronSurvey:
     """All neurons of some sites (default: residual stream and MLP units) at a glance, from one sweep.
 
-    A sweep must have `survey_collectors(sites)`; a model reads the corpus beside its random twin (`control`). η² is
+    A sweep must have `survey_collectors(sites)`; a model reads the corpus beside its random twin (`control`), and that
+    of a sweep counts where it is there. η² is
     Σ_b n_b (μ_b − μ)² / Σ (x − μ)² over bands b, and (B − 1)/(n − 1) by chance. Intervals leave out document groups.
     """
     from pellucid.collect.found import Found
     from pellucid.collect.quantiles import Quantiles
 
-    found = source if isinstance(source, Found) else _swept(source, corpus, sites, control, seed, options)
+    if isinstance(source, Found):
+        check_read(source, corpus, options)
+        found = source if control else without_control(source)
+    else:
+        found = _swept(source, corpus, sites, control, seed, options)
     values, null, again, sizes, about = _measured(found, sites)
     quantiles = _with_keys(found, Quantiles, about["keys"])
     interval = jackknife(values, again, sizes)
@@ -131,7 +145,8 @@ def _swept(
     for name in FOLLOWED:
         corpus = corpus.labelled(Concept.property(name))
     models = [model, type(model).random_like(model, seed)] if control else [model]
-    return sweep(models, corpus, survey_collectors(patterns(sites) or usual_sites(model.sites)), **options)
+    chosen = patterns(sites) or usual_sites(model.sites, options.get("side", "source"))
+    return sweep(models, corpus, survey_collectors(chosen), **options)
 
 
 def _measured(found: Found, sites: Sites) -> tuple[Array, Array, list[Array], list[float], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +68,10 @@ class _TrainingPart(Store):
         """The sentences of one shard that are kept, by their number in the corpus."""
         known, kept = self._store.sentences(self._whole[entry.shard]), set(self._numbers(entry).tolist())
         return {number: sentence for number, sentence in known.items() if number in kept}
+
+    def text(self) -> Iterator[Sentence]:
+        """The sentences of the whole store: a word is as frequent in a part of it as in all text."""
+        return self._store.text()
 
     def table(self, entry: Entry, columns: list[str] | None = None) -> Any:
         """The words of one shard that are kept, as an Arrow table."""

@@ -47,13 +47,18 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
 """The classes of every property; lengths are in characters, positions count from 1, frequencies are shares of words."""
 
 
-def property_values(name: str, sentence: Sentence, counts: Mapping[str, int]) -> list[str | None]:
-    """The class of a property for every word of one sentence; `counts` are those of all words in small letters."""
+def frequency_bands(counts: Mapping[str, int]) -> dict[str, str]:
+    """The band of every word in small letters, from the counts of all words."""
+    total, names, starts = sum(counts.values()), tuple(_SHARES), list(_SHARES.values())
+    return {word: names[bisect_right(starts, count / total) - 1] for word, count in counts.items()}
+
+
+def property_values(name: str, sentence: Sentence, bands: Mapping[str, str]) -> list[str | None]:
+    """The class of a property for every word of one sentence; `bands` are those of the frequency of words."""
     words = sentence.words
     if name == "frequency":
-        total = sum(counts.values())
-        starts = list(_SHARES.values())
-        return [tuple(_SHARES)[bisect_right(starts, counts.get(word.lower(), 0) / total) - 1] for word in words]
+        rarest = next(iter(_SHARES))
+        return [bands.get(word.lower(), rarest) for word in words]
     if name in _BRACKETS:
         inside = _inside(sentence.text, _BRACKETS[name])
         return [
@@ -96,9 +101,13 @@ def _band(starts: Sequence[int], value: int) -> str:
 
 
 def _inside(text: str, marks: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-    """Characters between an opening mark and the next closing one, the marks left out; what is never closed is not."""
+    """Characters between an opening mark and the one that closes it, both left out; what is never closed is not."""
     found: list[tuple[int, int]] = []
     for opening, closing in marks:
-        pattern = rf"{re.escape(opening)}(.*?){re.escape(closing)}"
-        found += [match.span(1) for match in re.finditer(pattern, text, flags=re.DOTALL)]
+        open_at: list[int] = []
+        for match in re.finditer(f"{re.escape(opening)}|{re.escape(closing)}", text):
+            if match[0] == closing and open_at:
+                found.append((open_at.pop(), match.start()))
+            elif match[0] == opening:
+                open_at.append(match.end())
     return found

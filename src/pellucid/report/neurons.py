@@ -243,19 +243,23 @@ def _effects(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> No
             (
                 "its mean" if row["replacement"] == "mean" else "zero",
                 *(Cell(_percent(row["lost"]), row["lost"]), Cell(ends, row.get("low"))),
-                Cell(_percent(row["random"]), row["random"]),
-                Cell(share(row["larger"]), row["larger"]),
-                *(_cell(row["loss"]), _cell(row["random loss"])),
-                Cell(_percent(row["flipped"]), row["flipped"]),
+                *(_random(row) if "random" in row else ()),
+                *(_cell(row["loss"]), Cell(_percent(row["flipped"]), row["flipped"])),
             )
         )
-    numbers = ["lost", "95% interval", "random neurons", "of these lose more", "loss", "random: loss", "changed"]
+    random = ["random neurons", "of these lose more", "random: loss"] if len(rows[0]) > 5 else []
+    numbers = ["lost", "95% interval", *random, "loss", "changed"]
     caption = (
         "It is replaced by zero, or by its mean. lost: what the model's answers lose of their probability, (p − p′)/p; "
         "random neurons: the same for others of its site (mean of sizes), and how many of them matter as much or more; "
         "loss: how the loss changes, in nats; changed: the share of answers that become others."
     )
     sheet.table(["replaced by", *numbers], rows, caption=caption, name=f"{stem}_effects", right=numbers)
+
+
+def _random(row: Mapping[str, Any]) -> tuple[Cell, Cell, Cell]:
+    lost = Cell(_percent(row["random"]), row["random"])
+    return lost, Cell(share(row["larger"]), row["larger"]), _cell(row["random loss"])
 
 
 def _percent(value: float) -> str:

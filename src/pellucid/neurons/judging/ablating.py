@@ -182,7 +182,10 @@ def _stream(
 
 
 def _below(site: Site, start: Site) -> bool:
-    return isinstance(site.layer, int) and site.layer < int(start.layer or 0)
+    """Whether the stream at `start` already has what a site gives; starts are in the encoder, or the only stack."""
+    if site.stack != start.stack:
+        return False  # the decoder and its cross attention come later
+    return site.kind == "embed" or (isinstance(site.layer, int) and site.layer < int(start.layer or 0))
 
 
 def _start(model: Model, site: Site) -> Site | None:

@@ -62,16 +62,8 @@ def ablation(
     `changes` has the change of the loss per goal, in nats, and the share of answers that become others.
     """
     found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
-    chosen = _chosen(model, sites, neurons)
-    with Progress(progress) as shown:
-        shown.begin("ablating every neuron", found.steps() * len(chosen))
-        parts = [
-            sweep_neurons(found, site, units, replacement, tokens=tokens, advance=shown.advance)
-            for site, units in chosen.items()
-        ]
-    told = {"method": "ablation", "replacement": replacement, "concept": _concept(found)}
-    names = [name for site, units in chosen.items() for name in _names(model, site, units)]
-    return _ranking(found, names, _joined(parts), told)
+    names, lost = _swept(found, _chosen(model, sites, neurons), replacement, tokens, progress)
+    return _ranking(found, names, lost, _answered(found, lost), replacement)
 
 
 def greedy_ablation(
@@ -154,34 +146,25 @@ def by_ablation(
     sites: Sites = None,
     seed: int = 0,
 ) -> Ranking:
-    """Neurons by what answers lose without them, for a concept whose classes are the model's own labels."""
+    """Neurons by what answers lose without them, for a concept whose classes are the model's own labels.
+
+    Where classes are named (`upos=NOUN,VERB`), answers whose goal is of these count alone.
+    """
     from pellucid.model import Model
 
     asked = as_concept(concept)
     if not isinstance(source, Model) or corpus is None:
         raise ResultError("Ablation runs the model itself: give a model and a corpus, not a store or a sweep.")
-    made = ablation(source, corpus, label=asked.base, sites=sites, seed=seed, progress=False)
-    wanted = asked.classes or made.classes
-    absent = [name for name in wanted if name not in made.classes]
-    if asked.base is None or made.classes == (EVERY,) or absent:
+    found = measured(source, corpus, label=asked.base, seed=seed)
+    names, lost = _swept(found, _chosen(source, sites, None), "zero", TOKENS, False)
+    known = _answered(found, lost)
+    wanted = asked.classes or known
+    if asked.base is None or known == (EVERY,) or not set(wanted) <= set(known):
         raise ResultError(
-            f"Ablation tells apart what the model itself predicts, {listing(made.classes)}, and {asked.name!r} is none "
-            "of it; use neurons.ablation(model, corpus), or another method."
+            f"Ablation tells apart what the model itself predicts, {listing(known)}, and {asked.name!r} is none of it; "
+            "use neurons.ablation(model, corpus), or another method."
         )
-    places = [made.place("class", name) for name in wanted]
-    cells = {name: None if part is None else part[places] for name, part in
-             (("values", made.values), ("null", made.null), ("low", made.low), ("high", made.high))}  # fmt: skip
-    assert cells["values"] is not None
-    return Ranking(
-        axes={"class": tuple(wanted), "neuron": made.axes["neuron"]},
-        values=cells["values"],
-        null=cells["null"],
-        low=cells["low"],
-        high=cells["high"],
-        resampled=made.resampled,
-        provenance=made.provenance,
-        tables=made.tables if len(wanted) > 1 else {**made.tables, "overall": _of_class(made, places[0])},
-    )
+    return _ranking(found, names, lost, wanted, "zero")
 
 
 def by_greedy_ablation(
@@ -217,12 +200,6 @@ def by_greedy_ablation(
     told = {"method": "ablation-greedy", "concept": single.concept, "within": within, "count": count,
             "classes": list(asked.classes)}  # fmt: skip
     return _in_steps(found, single.neurons, each or {EVERY: together}, together, told)
-
-
-def _of_class(made: Ranking, place: int) -> Table:
-    """The scores of one class as those across classes."""
-    ends = [None if part is None else part[place] for part in (made.low, made.high)]
-    return overall_table(made.neurons, made.values[place], null=np.zeros(len(made.neurons)), low=ends[0], high=ends[1])
 
 
 def chosen_sites(model: Model, sites: Sites) -> list[Site]:
@@ -262,10 +239,26 @@ def _names(model: Model, site: Site, units: Sequence[int]) -> list[str]:
     return [every[unit] for unit in units]
 
 
-def _joined(parts: Sequence[Losses]) -> Losses:
+def _swept(
+    found: Measured, chosen: dict[Site, list[int]], replacement: str, tokens: int, progress: bool | None
+) -> tuple[list[str], Losses]:
+    """The names of neurons, and what answers lose without each."""
+    with Progress(progress) as shown:
+        shown.begin("ablating every neuron", found.steps() * len(chosen))
+        parts = [
+            sweep_neurons(found, site, units, replacement, tokens=tokens, advance=shown.advance)
+            for site, units in chosen.items()
+        ]
     drops, losses, flips = (np.concatenate([getattr(part, name) for part in parts]) for name in
                             ("drops", "losses", "flips"))  # fmt: skip
-    return Losses(drops, losses, flips, parts[0].counts)
+    names = [name for site, units in chosen.items() for name in _names(found.model, site, units)]
+    return names, Losses(drops, losses, flips, parts[0].counts)
+
+
+def _answered(found: Measured, lost: Losses) -> tuple[str, ...]:
+    """The classes of which there is any goal."""
+    goals = lost.counts.sum(axis=1)
+    return tuple(name for name, count in zip(goal_classes(found), goals, strict=True) if count > 0)
 
 
 def _concept(found: Measured) -> str:
@@ -274,7 +267,7 @@ def _concept(found: Measured) -> str:
 
 
 def _shares(sums: Array, counts: Array, kept: Array) -> Array:
-    """Means [neurons, 1 + classes] over the kept groups, all goals first; a class without goals has 0."""
+    """Means [neurons, 1 + classes] over the kept groups, all classes first; one without goals there has 0."""
     some, out_of = sums[:, :, kept].sum(axis=2), counts[:, kept].sum(axis=1)
     every = some.sum(axis=1, keepdims=True) / out_of.sum()
     return np.concatenate([every, some / np.maximum(1, out_of)], axis=1)
@@ -284,19 +277,21 @@ def _bounded(sums: Array, counts: Array) -> tuple[Array, Interval]:
     return over_kept_groups(lambda kept: _shares(sums, counts, kept), counts.sum(axis=0))
 
 
-def _ranking(found: Measured, names: Sequence[str], lost: Losses, told: dict[str, Any]) -> Ranking:
-    values, interval = _bounded(lost.drops, lost.counts)
-    there = lost.counts.sum(axis=1) > 0
-    classes = tuple(name for name, any_goal in zip(goal_classes(found), there, strict=True) if any_goal)
+def _ranking(found: Measured, names: Sequence[str], lost: Losses, classes: Sequence[str], replacement: str) -> Ranking:
+    """The ranking for some classes, and over all goals of these."""
+    places = [goal_classes(found).index(name) for name in classes]
+    counts = lost.counts[places]
+    values, interval = _bounded(lost.drops[:, places], counts)
     ends = [None if end is None else end.T for end in (interval.low, interval.high)]
-    low, high = (None if end is None else end[1:][there] for end in ends)
+    low, high = (None if end is None else end[1:] for end in ends)
     outer = [None if end is None else end[0] for end in ends]
     overall = overall_table(names, values[:, 0], null=np.zeros(len(names)), low=outer[0], high=outer[1])
-    changes = {name: _shares(part, lost.counts, np.arange(lost.counts.shape[1]))[:, 0] for name, part in
+    changes = {name: _shares(part[:, places], counts, np.arange(counts.shape[1]))[:, 0] for name, part in
                (("loss", lost.losses), ("flipped", lost.flips))}  # fmt: skip
+    told = {"method": "ablation", "replacement": replacement, "concept": _concept(found)}
     return Ranking(
-        axes={"class": classes, "neuron": tuple(names)},
-        values=values.T[1:][there],
+        axes={"class": tuple(classes), "neuron": tuple(names)},
+        values=values.T[1:],
         null=np.zeros((len(classes), len(names))),
         low=low,
         high=high,

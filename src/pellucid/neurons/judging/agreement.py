@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pellucid.errors import listing
+from pellucid.neurons.judging.apart import texts_of
 from pellucid.neurons.judging.equals import equals_at_cut, overlaps
 from pellucid.neurons.judging.redrawn import BOUNDS, NORMAL, deviations, redrawn
 from pellucid.neurons.ranking import Ranking, overall_table
-from pellucid.results import Array, Result, ResultError, Table
+from pellucid.results import Array, Provenance, Result, ResultError, Table
 
 _DRAWS = 200
 _VOTES = 40
@@ -125,7 +126,7 @@ def vote(rankings: Mapping[str, Ranking], *, cls: str | None = None, seed: int =
         ends = [whole - reach, whole + reach]
     signed = np.sort(np.stack([sign * end[:-1] for end in ends]), axis=0) if bounded else None
     half = np.full(len(names), 0.5)
-    told = {"method": "vote", "concept": first.concept, "class": cls, "rankings": list(rankings), **_shared(rankings)}
+    told = {"method": "vote", "concept": first.concept, "class": cls, "rankings": list(rankings)}
     outer = [end[-1] for end in ends] if bounded else [None, None]
     return Ranking(
         axes={"class": classes, "neuron": tuple(names)},
@@ -134,7 +135,7 @@ def vote(rankings: Mapping[str, Ranking], *, cls: str | None = None, seed: int =
         low=None if signed is None else signed[0],
         high=None if signed is None else signed[1],
         resampled=f"{BOUNDS} {first.resampled}" if bounded else "no interval: a ranking has none",
-        provenance=replace(first.provenance, function="neurons.vote", arguments=told, seed=seed),
+        provenance=_origin(rankings, told, seed),
         tables={"overall": overall_table(names, whole[-1], null=half, low=outer[0], high=outer[1])},
     )
 
@@ -212,11 +213,18 @@ def _sign(rankings: Any, cls: str) -> Array:
     return np.where(np.sum(votes, axis=0) < 0, -1.0, 1.0)
 
 
-def _shared(rankings: Mapping[str, Ranking]) -> dict[str, Any]:
-    """What tells of which text all rankings were made, where it is the same, so that judging can know it again."""
-    arguments = [each.provenance.arguments for each in rankings.values()]
-    return {name: arguments[0][name] for name in ("rule", "held out")
-            if all(name in each and each[name] == arguments[0][name] for each in arguments)}  # fmt: skip
+def _origin(rankings: Mapping[str, Ranking], told: dict[str, Any], seed: int) -> Provenance:
+    """Where a vote comes from: the text of the first ranking, and among the arguments what all were made of.
+
+    Judging knows from these whether any has seen the documents that a vote is tested on.
+    """
+    first = next(iter(rankings.values())).provenance
+    texts = [text for each in rankings.values() for text in texts_of(each)]
+    made_of = [text for place, text in enumerate(texts) if text not in texts[:place]]
+    corpora = [each.provenance.corpus for each in rankings.values()]
+    shared = all(each.get("held out") == corpora[0].get("held out") for each in corpora)
+    corpus = {name: value for name, value in first.corpus.items() if shared or name != "held out"}
+    return replace(first, function="neurons.vote", arguments={**told, "made of": made_of}, corpus=corpus, seed=seed)
 
 
 def _aligned(rankings: Mapping[str, Ranking]) -> dict[str, Ranking]:

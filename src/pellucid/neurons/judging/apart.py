@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pellucid.corpus.identity import fingerprint_of
 from pellucid.neurons.caution import NeuronWarning
@@ -21,9 +21,8 @@ def warn_of_same_text(ranking: Ranking, found: Material) -> None:
     does, and every ranking of the store's `training_part`. Texts are known by their fingerprints, so a ranking of a
     part of the text, or of a text that holds it, is not found out.
     """
-    origin, text = ranking.provenance, found.store.about["corpus"]["fingerprint"]
-    left_out = origin.arguments.get("held out"), origin.corpus.get("held out")
-    if _made_of(ranking, text, {found.data.concept.rule}) and found.split.mark not in left_out:
+    text, rule, mark = found.store.about["corpus"]["fingerprint"], found.data.concept.rule, found.split.mark
+    if any(_same(each, text, {rule}) and mark not in each["held out"] for each in texts_of(ranking)):
         warnings.warn(
             "The ranking was made of the documents that it is tested on, so it may look better than it is: rank "
             "neurons.training_part(store, concept=…), or other text.",
@@ -34,7 +33,7 @@ def warn_of_same_text(ranking: Ranking, found: Material) -> None:
 
 def warn_of_same_corpus(ranking: Ranking, corpus: Corpus) -> None:
     """Warns where a ranking was made of the corpus that it is tested on, all of which judges."""
-    if _made_of(ranking, corpus.fingerprint, set()):
+    if any(_same(each, corpus.fingerprint, set()) for each in texts_of(ranking)):
         warnings.warn(
             "The ranking was made of the text that it is tested on, so it may look better than it is: rank other "
             "documents, such as corpus.shard(0, 2), and judge corpus.shard(1, 2).",
@@ -43,11 +42,27 @@ def warn_of_same_corpus(ranking: Ranking, corpus: Corpus) -> None:
         )
 
 
-def _made_of(ranking: Ranking, text: str | None, rules: set[str]) -> bool:
-    """Whether a ranking comes from a text, or from it with a label more, by one of the rules or by the ranking's."""
+def texts_of(ranking: Ranking) -> list[dict[str, Any]]:
+    """The texts that a ranking was made of, by fingerprint, the rule that made its label, and what was held out.
+
+    A vote has those of all its rankings.
+    """
+    origin = ranking.provenance
+    if "made of" in origin.arguments:
+        return list(origin.arguments["made of"])
+    marks = (origin.arguments.get("held out"), origin.corpus.get("held out"))
+    return [
+        {
+            "fingerprints": [str(origin.corpus.get(name)) for name in ("fingerprint", "of")],
+            "rule": str(origin.arguments.get("rule", "")),
+            "held out": [mark for mark in marks if mark is not None],
+        }
+    ]
+
+
+def _same(made_of: dict[str, Any], text: str | None, rules: set[str]) -> bool:
+    """Whether what a ranking was made of is a text, or it with a label more, by one of the rules or by its own."""
     if not text:
         return False
-    origin = ranking.provenance
-    known = {*rules, str(origin.arguments.get("rule", ""))}
-    same = {text, *(fingerprint_of(text, f"label {rule}") for rule in known)}
-    return not same.isdisjoint({str(origin.corpus.get("fingerprint")), str(origin.corpus.get("of"))})
+    same = {text, *(fingerprint_of(text, f"label {rule}") for rule in {*rules, made_of["rule"]})}
+    return not same.isdisjoint(made_of["fingerprints"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.errors import listing
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.judging.ablating import REPLACEMENTS, site_width
 from pellucid.neurons.judging.ablation import ablation, named_sites
 from pellucid.results import Table
@@ -31,7 +34,8 @@ def effects(
 
     `lost` is the mean of (p − p')/p, with its interval `low` to `high` over document groups where there are several,
     `loss` the change of the loss in nats, `flipped` the share of answers that change; `random` and `random loss` are
-    the means of `draws` random neurons of the same site, and `larger` the share of these that lose as much or more.
+    the means of `draws` random neurons of the same site, and `larger` the share of these that lose as much or more;
+    where a site has no other neuron these three are left out, with a warning.
     """
     chosen = named_sites(model, neurons)
     dice = np.random.default_rng([seed, 13])
@@ -40,6 +44,14 @@ def effects(
         rest = np.setdiff1d(np.arange(site_width(model, site)), units)
         drawn = np.sort(dice.choice(rest, min(draws, len(rest)), replace=False))
         beside[str(site)] = [f"{site}:{unit}" for unit in drawn]
+    bare = [site for site, names in beside.items() if not names]
+    if bare:
+        warnings.warn(
+            f"No random neuron of {listing(bare)} can stand beside those asked for (draws={draws}), so the table has "
+            "none: ask for fewer neurons of a site, or for draws=1 or more.",
+            NeuronWarning,
+            stacklevel=2,
+        )
     every = [*dict.fromkeys(neurons), *(name for names in beside.values() for name in names)]
     columns: dict[str, list[str | float]] = {}
     for replacement in REPLACEMENTS:
@@ -56,10 +68,13 @@ def effects(
                 **{end: float(lost[end][at]) for end in ("low", "high") if end in lost},
                 "loss": float(changed["loss"][at]),
                 "flipped": float(changed["flipped"][at]),
-                "random": float(random.mean()) if others else 0.0,
-                "random loss": float(np.abs(changed["loss"][others]).mean()) if others else 0.0,
-                "larger": float((random >= abs(lost["score"][at])).mean()) if others else 0.0,
             }
+            if not bare:
+                told |= {
+                    "random": float(random.mean()),
+                    "random loss": float(np.abs(changed["loss"][others]).mean()),
+                    "larger": float((random >= abs(lost["score"][at])).mean()),
+                }
             for column, value in told.items():
                 columns.setdefault(column, []).append(value)
     return Table.of_rows(columns)

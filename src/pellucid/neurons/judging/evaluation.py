@@ -52,8 +52,8 @@ class RankingCurves(Result):
     """A score with the first, last and random neurons of a ranking, [measure, neurons], by their number.
 
     What was done with the neurons, and what the score is, stand in `done` and `score`. The table `whole` has the score
-    of all neurons; `controls` (of probes) majority, random model, control task and selectivity of the first neurons;
-    `smallest` (of probes trained anew) the smallest sets that suffice.
+    of all neurons; `draws` that of each draw of random ones; `controls` (of probes) majority, random model, control
+    task and selectivity of the first neurons; `smallest` (of probes trained anew) the smallest sets that suffice.
     """
 
     kind: ClassVar[str] = "neurons.evaluation"
@@ -117,14 +117,15 @@ def ablated_in_model(
     with Progress(progress) as shown:
         shown.begin("ablating neurons in the model", len(sizes) * (2 + draws))
         plain = sums(())
-        parts = _each(sets, sums, shown.advance)  # [3, counts, 2, groups]
+        parts, drawn = _each(sets, sums, shown.advance)  # [3, counts, 2, groups], [draws, counts, 2, groups]
     curves, interval = _means(parts, out_of)
-    per_goal = plain.sum(axis=1) / out_of.sum()
+    per_goal, every = plain.sum(axis=1) / out_of.sum(), drawn.sum(axis=-1) / out_of.sum()
     told = {**_told(ranking, cls), "done": f"replaced in the model ({replacement})",
             "score": "loss in nats per goal", "draws": draws}  # fmt: skip
     tables = {
         "whole": Table({"measure": ("loss", "accuracy")}, {"value": per_goal}),
         "scores": Table({"measure": tuple(ENDS), "neurons": sizes}, {"accuracy": curves[..., 1]}),
+        "draws": _draws(sizes, loss=every[..., 0], accuracy=every[..., 1]),
     }
     ends = [None if end is None else end[..., 0] for end in (interval.low, interval.high)]
     return RankingCurves(
@@ -152,7 +153,7 @@ def ablated_in_probe(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "cpu",
 ) -> RankingCurves:
     """The accuracy of a trained probe when neurons are set to their mean: the first, last and random of a ranking.
@@ -177,15 +178,16 @@ def ablated_in_probe(
             return right.reshape(-1, seeds, *right.shape[1:]).mean(axis=1)
 
         read = partial(hits, found.rows, fit(found.rows, tasks, classes, settings), tasks)
-        parts = _each(sets, read)  # [3, counts, 2, groups, classes]
+        parts, drawn = _each(sets, read)  # [3, counts, 2, groups, classes], [draws, counts, …]
         twin = None
         if found.twin is not None:
-            drawn = partial(hits, found.twin, fit(found.twin, tasks[:seeds], classes, settings), tasks[:seeds])
-            twin = np.concatenate([drawn(every), *(drawn(size[0]) for size in sets[2])])
+            other = partial(hits, found.twin, fit(found.twin, tasks[:seeds], classes, settings), tasks[:seeds])
+            twin = np.concatenate([other(every), *(other(size[0]) for size in sets[2])])
         done = "kept in the probe, all others at their mean" if keep else "set to their mean in the probe"
         told = {**_told(ranking, cls), "done": done, "penalty": penalty, "draws": draws, "seeds": seeds}
         beside = np.stack([read(every), *parts[0]])
-        return _of_probe(found, sizes, parts[:, :, 0], _Beside(beside[:, 0], beside[:, 1], twin), told, seed)
+        right = _Right(parts[:, :, 0], drawn[:, :, 0], beside[:, 0], beside[:, 1], twin)
+        return _of_probe(found, sizes, right, told, seed)
 
 
 def trained_anew(
@@ -207,7 +209,7 @@ def trained_anew(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "cpu",
 ) -> RankingCurves:
     """The accuracy of probes trained on the first, last and random neurons of a ranking alone, all in one training.
@@ -237,11 +239,11 @@ def trained_anew(
         right = trained(found.rows, (lists, real_tasks), (firsts, partial(control_tasks, seed=seed)))
         twin = None if found.twin is None else trained(found.twin, (drawn, real_tasks))
         hits = iter(right[1 : len(lists)])
-        parts = _each(sets, lambda _: next(hits))
+        parts, each = _each(sets, lambda _: next(hits))
         told = {**_told(ranking, cls), "done": "read alone by a probe trained anew", "penalty": penalty,
                 "draws": draws, "seeds": seeds}  # fmt: skip
-        beside = _Beside(np.stack([right[0], *parts[0]]), right[len(lists) :], twin)
-        made = _of_probe(found, sizes, parts, beside, told, seed)
+        beside = _Right(parts, each, np.stack([right[0], *parts[0]]), right[len(lists) :], twin)
+        made = _of_probe(found, sizes, beside, told, seed)
         if within is None:
             return made
         shares = tuple(within * times for times in (1, 2, 5))
@@ -273,16 +275,25 @@ def _sets(order: Sequence[str], sizes: Sequence[int], draws: int, seed: int) -> 
     return [top, bottom, random]
 
 
-def _each(sets: Sets, of: Callable[[Sequence[str]], Array], advance: Callable[[int], None] | None = None) -> Array:
-    """What a function gives for every set, mean over draws: [3, numbers, …]."""
+def _each(
+    sets: Sets, of: Callable[[Sequence[str]], Array], advance: Callable[[int], None] | None = None
+) -> tuple[Array, Array]:
+    """What a function gives for every set: mean over draws, [3, numbers, …], and each random draw, [draws, numbers,
+    …]."""
     found: list[list[Array]] = []
     for end in sets:
         found.append([])
         for size in end:
-            found[-1].append(np.mean([of(chosen) for chosen in size], axis=0))
+            found[-1].append(np.stack([of(chosen) for chosen in size]))
             if advance is not None:
                 advance(len(size))
-    return np.array(found)
+    return np.array([[size.mean(axis=0) for size in end] for end in found]), np.stack(found[-1], axis=1)
+
+
+def _draws(sizes: tuple[int, ...], **scores: Array) -> Table:
+    """The scores [draws, numbers] of every draw of random neurons."""
+    count = len(next(iter(scores.values())))
+    return Table({"draw": tuple(range(1, count + 1)), "neurons": sizes}, scores)
 
 
 def _means(parts: Array, out_of: Array) -> tuple[Array, Interval]:
@@ -318,28 +329,29 @@ def _columns(found: Material, chosen: Sequence[str]) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Beside:
-    """Hits [1 + numbers, groups, classes] with all neurons, then with the first ones: of the probe, of its control
-    task, and of the random twin with as many at random."""
+class _Right:
+    """Hits of probes: with the first, last and random neurons, `parts` [3, numbers, groups, classes], and with each
+    draw, `drawn` [draws, numbers, groups, classes]; then [1 + numbers, groups, classes] with all neurons and with the
+    first ones, of the probe, of its control task, and of the random twin with as many at random."""
 
+    parts: Array
+    drawn: Array
     probe: Array
     control: Array
     twin: Array | None
 
 
-def _of_probe(
-    found: Material, sizes: tuple[int, ...], parts: Array, beside: _Beside, told: dict[str, Any], seed: int
-) -> RankingCurves:
-    """Curves of accuracies from hits [3, numbers, groups, classes], and what stands beside them."""
+def _of_probe(found: Material, sizes: tuple[int, ...], right: _Right, told: dict[str, Any], seed: int) -> RankingCurves:
+    """Curves of accuracies, and what stands beside them."""
     unit, counts = found.data.unit.removesuffix("s"), tested_counts(found)
-    values, interval = accuracies(parts, counts, lambda share: share[..., 0], unit=unit)
-    whole, _ = accuracies(beside.probe[0], counts)
+    values, interval = accuracies(right.parts, counts, lambda share: share[..., 0], unit=unit)
+    whole, _ = accuracies(right.probe[0], counts)
     guess = majority(found.data.goals, found.split.training, len(found.data.classes))
-    sure = np.zeros((len(beside.probe), *counts.shape))
+    sure = np.zeros((len(right.probe), *counts.shape))
     sure[:, :, guess] = counts[:, guess]
-    held = [sure, *([] if beside.twin is None else [beside.twin]), beside.control, beside.probe]
+    held = [sure, *([] if right.twin is None else [right.twin]), right.control, right.probe]
     control, ends = accuracies(np.stack(held), counts, _controls, unit=unit)
-    names = tuple(name for name in CONTROLS if beside.twin is not None or name != "random model")
+    names = tuple(name for name in CONTROLS if right.twin is not None or name != "random model")
     columns = {"value": control[:, 1:]}
     columns |= {name: end[:, 1:] for name, end in (("low", ends.low), ("high", ends.high)) if end is not None}
     return RankingCurves(
@@ -348,6 +360,7 @@ def _of_probe(
         {
             "whole": Table({"measure": ("accuracy", *names)}, {"value": np.r_[whole[:1], control[:, 0]]}),
             "controls": Table({"measure": names, "neurons": sizes}, columns),
+            "draws": _draws(sizes, accuracy=right.drawn.sum(axis=(-2, -1)) / counts.sum()),
         },
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pellucid.errors import listing
 from pellucid.neurons.judging.equals import chance_of_first
-from pellucid.neurons.judging.redrawn import BOUNDS, deviations, quantile_of, redrawn
+from pellucid.neurons.judging.redrawn import BOUNDS, deviations, mirrored, redrawn
 from pellucid.neurons.ranking import TOGETHER, Ranking, by_site, split_name
 from pellucid.results import Array, Result, ResultError, Table
 
@@ -32,8 +32,8 @@ def distribution(ranking: Ranking, k: int = 50, *, cls: str | None = None, seed:
     """The share of the first `k` neurons at each site (a layer of the stream, the MLP, heads).
 
     Equals come in any order: where the cut goes through them, each counts by its chance to be among the first. Where
-    the ranking has an interval, that of the shares comes from drawing every score within its own, 95%, as if normal;
-    else there is none.
+    the ranking has an interval, that of the shares comes from drawing every score within its own, 95%, as if normal,
+    and from the mirror images of these shares; else there is none.
     """
     sites = by_site(ranking.neurons)
     scores, spread = ranking.scores(cls), deviations(ranking, cls)
@@ -50,8 +50,7 @@ def distribution(ranking: Ranking, k: int = 50, *, cls: str | None = None, seed:
     if spread is not None:
         dice = np.random.default_rng(seed)
         drawn = np.stack([share(redrawn(scores, spread, dice)) for _ in range(_DRAWS)])
-        low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-        low, high = np.minimum(low, whole), np.maximum(high, whole)
+        low, high = mirrored(drawn, whole)
     return Distribution(
         axes={"site": tuple(sites)},
         values=whole,
@@ -76,33 +75,25 @@ class Spread(Result):
     chance: ClassVar[str] = "scores as large as chance makes them, the same for every neuron of a normal law"
 
 
-def spread(ranking: Ranking) -> Spread:
+def spread(ranking: Ranking, *, seed: int = 0) -> Spread:
     """Whether each class is localised in a few neurons or distributed over many.
 
     Chance is that of |score| drawn from a half-normal law, the same for all neurons: exp(H) = .75·n, and half of the
-    sum in the first .24·n. Ends of the interval come from drawing scores within their own, where there is one.
+    sum in the first .24·n. There is no interval: noise in scores that are 0 in truth makes a class look more
+    distributed than it is, by as much as all of the text allows, and no draw of scores undoes it. Compare classes of
+    one ranking, which have the same text.
     """
     measures = np.stack([_taken(np.abs(row)) for row in ranking.values], axis=1)
-    total, dice = ranking.values.shape[1], np.random.default_rng(0)
+    total, dice = ranking.values.shape[1], np.random.default_rng(seed)
     normal = np.mean([_taken(np.abs(dice.normal(size=total))) for _ in range(20)], axis=0)
-    low = high = None
-    unit = ranking.resampled
-    if ranking.low is not None and ranking.high is not None:
-        spread = (ranking.high - ranking.low) / 2 / quantile_of(ranking.resampled)
-        drawn = np.stack([
-            np.stack([_taken(row) for row in redrawn(ranking.values, spread, dice)], axis=1) for _ in range(50)
-        ])  # fmt: skip
-        low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-        low, high = np.minimum(low, measures), np.maximum(high, measures)
-        unit = f"{BOUNDS} {ranking.resampled}"
     return Spread(
         axes={"measure": tuple(Spread.phrases), "class": ranking.axes["class"]},
         values=measures,
         null=np.repeat(normal[:, None], len(ranking.classes), axis=1),
-        low=low,
-        high=high,
-        resampled=unit,
-        provenance=_origin(ranking, "neurons.spread", {}, 0),
+        low=None,
+        high=None,
+        resampled="no interval: noise in small scores makes every class look more distributed than it is",
+        provenance=_origin(ranking, "neurons.spread", {}, seed),
     )
 
 
@@ -133,7 +124,7 @@ def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute", seed: int =
 
     Equals come in any order, each class's its own: where the cut of a class goes through them, each counts by its
     chance to be among the first. With n neurons and C classes, chance is binomial with C draws of k/n. Ends of the
-    interval come from drawing scores within their own, where there is one.
+    interval come from drawing scores within their own, where there is one, and from the mirror images of these shares.
     """
     classes, names = ranking.classes, ranking.neurons
     if ranking.method in TOGETHER and len(classes) > 1:
@@ -144,17 +135,16 @@ def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute", seed: int =
     if not 1 <= k <= len(names):
         raise ResultError(f"There are {len(names)} neurons, so there is no first {k}; use 1 to {len(names)}.")
     whole = np.stack([chance_of_first(ranking.scores(cls, by=by), k) for cls in classes])  # [classes, neurons]
-    values, low, high = _served(whole), None, None
+    values, low, high = classes_served(whole), None, None
     spread = [deviations(ranking, cls) for cls in classes]
     bounded = [each for each in spread if each is not None]
     if len(bounded) == len(classes):
         dice, sds = np.random.default_rng([seed, 17]), np.stack(bounded)
         drawn = [
-            _served(np.stack([chance_of_first(row, k) for row in redrawn(ranking.values, sds, dice, by=by)]))
+            classes_served(np.stack([chance_of_first(row, k) for row in redrawn(ranking.values, sds, dice, by=by)]))
             for _ in range(_SERVED)
         ]
-        low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-        low, high = np.minimum(low, values), np.maximum(high, values)
+        low, high = mirrored(np.stack(drawn), values)
     served = {name: [cls for cls, sure in zip(classes, column, strict=True) if sure == 1]
               for name, column in zip(names, whole.T, strict=True)}  # fmt: skip
     shown = [(name, len(each), ", ".join(each)) for name, each in served.items() if each]
@@ -163,7 +153,7 @@ def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute", seed: int =
     return Polysemy(
         axes={"classes": tuple(range(len(classes) + 1))},
         values=values,
-        null=_served(np.full((len(classes), 1), k / len(names))),
+        null=classes_served(np.full((len(classes), 1), k / len(names))),
         low=low,
         high=high,
         resampled=ranking.resampled if low is None else f"{BOUNDS} {ranking.resampled}",
@@ -172,7 +162,7 @@ def polysemy(ranking: Ranking, k: int = 20, *, by: str = "absolute", seed: int =
     )
 
 
-def _served(chances: Array) -> Array:
+def classes_served(chances: Array) -> Array:
     """The mean share of neurons that are among the first of 0, 1, … classes, from their chances [classes, neurons].
 
     Classes are independent, so a neuron's number of them follows the law of Poisson's binomial.

@@ -51,3 +51,14 @@ def redrawn(scores: Array, deviation: Array, dice: np.random.Generator, *, by: s
     """Scores, each drawn from a normal law about it: their size, or `signed` as they are."""
     drawn = scores + deviation * dice.normal(size=scores.shape)
     return np.abs(drawn) if by == "absolute" else drawn
+
+
+def mirrored(drawn: Array, whole: Array) -> tuple[Array, Array]:
+    """Both ends, 95%, of shares drawn again [draws, …] and of their mirror images about the shares themselves, [0, 1].
+
+    Scores have noise, and a draw adds it once more. What noise does to a share, such as mixing the sites of the first
+    neurons, it has done to the share itself already, and does again in draws: what they gained, the share may have
+    gained before. Where most first neurons are there by noise alone, the ends still lie too close.
+    """
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return np.clip(np.minimum(low, 2 * whole - high), 0, 1), np.clip(np.maximum(high, 2 * whole - low), 0, 1)

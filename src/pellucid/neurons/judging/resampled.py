@@ -58,7 +58,7 @@ def resampled_stability(
     sites: Sites = None,
     counts: Sequence[int] = (5, 10, 20, 50),
     draws: int = 20,
-    pooling: str = "mean",
+    pooling: str | None = None,
     seed: int = 0,
 ) -> Stability:
     """The mean Jaccard of the first k neurons of rankings whose documents are drawn again, from one reading of text.

@@ -4,7 +4,7 @@ the class covariances of a sweep."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.probing.gaussian_selection import Gaussians, alone, fitted, fitted_in_place
+from pellucid.neurons.probing.labels import warn_of_rare
 from pellucid.neurons.probing.rows import Rows, SomeNeurons
 from pellucid.neurons.ranking import neuron_names
 from pellucid.neurons.sources import Sites, site_of, view_of
@@ -124,12 +125,16 @@ def warn_of_still(count: int, usual: int, total: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OfSweep:
-    """The Gaussians of a sweep's class covariances, with the names of classes and neurons, and words [classes]."""
+    """The Gaussians of a sweep's class covariances, with the names of classes and neurons, and words [classes].
+
+    `left_out` are the classes that are too rare, with their counts.
+    """
 
     gaussians: Gaussians
     classes: tuple[str, ...]
     neurons: tuple[str, ...]
     counts: Array
+    left_out: Mapping[str, int]
 
 
 def gaussians_of_sweep(found: Found, concept: Concept, sites: Sites, *, fewest: int) -> OfSweep:
@@ -151,6 +156,8 @@ def gaussians_of_sweep(found: Found, concept: Concept, sites: Sites, *, fewest: 
             f"{concept.name!r} has {len(kept)} classes with at least {fewest} words; give more text, or lower fewest "
             "(--fewest)."
         )
+    left_out = {name: count for name, count in words.items() if name not in kept}
+    warn_of_rare(concept, left_out, fewest)
     means = view.means(key)
     covariances = np.zeros((len(kept), means.shape[1], means.shape[1]))
     centres: list[Array] = []
@@ -163,7 +170,7 @@ def gaussians_of_sweep(found: Found, concept: Concept, sites: Sites, *, fewest: 
         centres.append(centre)
     counts = np.array([words[name] for name in kept], dtype=np.float64)
     made = fitted(counts, np.stack(centres), covariances)
-    return OfSweep(made, kept, neuron_names(site_of(key), means.shape[1]), counts)
+    return OfSweep(made, kept, neuron_names(site_of(key), means.shape[1]), counts, left_out)
 
 
 def drawn(made: Gaussians, count: int, dice: np.random.Generator) -> tuple[Tensor, Array]:

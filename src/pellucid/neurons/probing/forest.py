@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pellucid.neurons.arrays import of_arrays
-from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.neurons.concepts import Concept, scored_places
 from pellucid.neurons.probing.controls import control_goals
 from pellucid.neurons.probing.gini import class_importances
 from pellucid.neurons.probing.intervals import over_folds
@@ -43,7 +43,7 @@ def forest(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
 ) -> Ranking:
     """Neurons by the Gini importance of scikit-learn's random forest, mean over forests that each leave out a tenth.
 
@@ -111,7 +111,7 @@ def _fitted(
 
 def _ranking(found: Material, made: Sequence[_Grown], told: dict[str, Any], seed: int) -> Ranking:
     names, unit = found.rows.names, found.data.unit.removesuffix("s")
-    chosen = [place for place, name in enumerate(found.data.classes) if name != OTHER]
+    chosen = scored_places(found.data.classes)
     real, shuffled = (np.stack(parts) for parts in zip(*((each.real, each.shuffled) for each in made), strict=True))
     sign, own, every = _sides(found)[chosen], over_folds(real[:, chosen], unit=unit), over_folds(real.sum(axis=1))
     score, null = real.mean(axis=0), shuffled.mean(axis=0)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from pellucid.errors import listing
 from pellucid.neurons.arrays import of_arrays
-from pellucid.neurons.concepts import OTHER, Concept, as_concept
+from pellucid.neurons.concepts import Concept, as_concept, scored_places
 from pellucid.neurons.probing.class_gaussians import drawn, gaussians_of_sweep, warn_of_few, warn_of_still
 from pellucid.neurons.probing.gaussian_choosing import MOST_CHOSEN, MOST_HELD, Choosing, Chosen, chosen, that_change
 from pellucid.neurons.probing.gaussian_selection import select
@@ -84,7 +85,7 @@ def _by_place(
     for own, names in zip(score, folds, strict=True):
         own[[neurons.index(str(name)) for name in names]] = 1 / np.arange(1, len(names) + 1)
     mean, interval = score.mean(axis=0), over_folds(score, unit=unit)
-    chosen = [place for place, name in enumerate(classes) if name != OTHER]
+    chosen = scored_places(classes)
     sign, chance = np.where(away[chosen] < 0, -1.0, 1.0), np.full(len(neurons), mean.sum() / len(neurons))
     low = high = None
     resampled = "no interval: neurons are chosen once, one after another; use seeds=2 or more of the Gaussian probe"
@@ -118,7 +119,7 @@ def gaussian(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     preset: str | None = None,
 ) -> GaussianProbe:
     """Selects `count` neurons (default: 50, or all that change) greedily by Gaussians of the classes, and tests every
@@ -136,9 +137,9 @@ def gaussian(
     if not 1 <= seeds <= GROUPS:
         raise ResultError(f"seeds={seeds} cannot be chosen by; use 1 to {GROUPS}: each leaves out another tenth.")
     _refuse_sweep(source)
+    how, seeds = Choosing(count, by, held, seed, preset), 1 if preset is not None else seeds
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, random=random, controlled=not of_arrays(source)) as found:
-        how, seeds = Choosing(count, by, held, seed, preset), 1 if preset is not None else seeds
         twin, total = of_twin(found, how), len(found.rows.names)
         others = [chosen(found, found.rows, fold, how).picked for fold in range(1, seeds)]
         first = chosen(found, found.rows, 0, how)
@@ -169,25 +170,32 @@ def by_gaussians(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
-    pooling: str = "mean",
+    pooling: str | None = None,
     count: int | None = None,
-    seeds: int = 3,
+    seeds: int | None = None,
+    test: float | None = None,
     fewest: int = 20,
 ) -> Ranking:
     """Neurons in the order in which Gaussians choose them, with the defaults of `gaussian`.
 
     A sweep with `ClassMoments(site, covariance="full")` has no held-out words: neurons are chosen by words drawn from
-    its Gaussians, so by what these expect to tell.
+    its Gaussians, so by what these expect to tell; `seeds` and `test` have no use there, and are refused.
     """
     from pellucid.collect.found import Found
 
     if not isinstance(source, Found):
         return gaussian(
-            source, corpus, concept=concept, sites=sites, seed=seed, seeds=seeds, pooling=pooling, count=count,
-            fewest=fewest,
+            source, corpus, concept=concept, sites=sites, seed=seed, pooling=pooling, count=count, fewest=fewest,
+            seeds=3 if seeds is None else seeds, test=0.2 if test is None else test,
         ).ranking()  # fmt: skip
     if corpus is not None:
         raise ResultError("A Found has its text already; give a corpus with a model only.")
+    unused = [name for name, given in (("seeds", seeds), ("test", test)) if given is not None]
+    if unused:
+        raise ResultError(
+            f"A sweep keeps no words to hold out, so Gaussians of it have no use for {listing(unused)}: leave it out, "
+            "or give a store, or a model and a corpus."
+        )
     asked = as_concept(concept)
     made = gaussians_of_sweep(source, asked, sites, fewest=fewest)
     warn_of_few(made.classes, made.counts, len(made.neurons))
@@ -197,7 +205,8 @@ def by_gaussians(
         count = min(MOST_CHOSEN, alive)
         warn_of_still(count, min(MOST_CHOSEN, len(made.neurons)), len(made.neurons))
     picks = select(made.gaussians, rows, goals, count).picks
-    told = {"concept": asked.name, "count": count, "fewest": fewest, "selected on": "words drawn from the Gaussians"}
+    told = {"concept": asked.name, "count": count, "fewest": fewest, "left out": dict(made.left_out),
+            "selected on": "words drawn from the Gaussians"}  # fmt: skip
     return _by_place(
         [[made.neurons[pick] for pick in picks]],
         made.neurons,

@@ -16,7 +16,7 @@ from pellucid.neurons.probing.class_gaussians import (
 from pellucid.neurons.probing.gaussian_selection import Gaussians, Selection, select
 from pellucid.neurons.probing.material import Material
 from pellucid.neurons.probing.rows import Rows
-from pellucid.results import Array
+from pellucid.results import Array, ResultError
 
 MOST_HELD = 2000
 """Words that decide which neuron is chosen, unless another number is given."""
@@ -36,6 +36,11 @@ class Choosing:
     held: int | None
     seed: int
     preset: str | None
+
+    def __post_init__(self) -> None:
+        for name, number in (("count", self.count), ("held", self.held)):
+            if number is not None and number < 1:
+                raise ResultError(f"{name}={number} chooses nothing; use 1 or more, or leave it out for the default.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +73,11 @@ def chosen(found: Material, rows: Rows, fold: int, how: Choosing, *, fewer: bool
     learned = found.split.training if theirs else found.split.without(fold)
     dice = np.random.default_rng([how.seed, 3] if fold == 0 else [how.seed, 3, fold])
     numbers = np.flatnonzero(learned if theirs else found.split.fold == fold)
-    most = how.held or (len(numbers) if theirs else MOST_HELD)
+    most = how.held if how.held is not None else len(numbers) if theirs else MOST_HELD
     numbers = np.sort(dice.choice(numbers, min(most, len(numbers)), replace=False))
     asked, answers = rows.take(numbers), goals[numbers]
     lone = class_variances(rows, goals, learned, classes) if len(rows.names) > most_neurons(classes) else None
-    wanted = how.count or min(MOST_CHOSEN, most_neurons(classes))
+    wanted = how.count if how.count is not None else min(MOST_CHOSEN, most_neurons(classes))
     places = np.arange(len(rows.names)) if lone is None else those_that_fit(lone, asked, answers, wanted)
     made = class_gaussians(some(rows, places), goals, learned, classes, dimensions=len(rows.names))
     count = min(wanted, len(that_change(made))) if fewer or how.count is None else wanted

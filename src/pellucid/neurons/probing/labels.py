@@ -3,19 +3,20 @@ testing."""
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pellucid.collect.labelled_store import check_rows
 from pellucid.collect.words import all_words
 from pellucid.errors import CorpusError, listing
-from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.neurons.caution import NeuronWarning
+from pellucid.neurons.concepts import Concept
 from pellucid.results import Array
 from pellucid.uncertainty import GROUPS
 
@@ -71,7 +72,7 @@ class Split:
 def labelled(store: Store, concept: Concept, *, fewest: int = 20) -> Labelled:
     """The class of every row of a store; classes with fewer than `fewest` rows are left out and counted."""
     check_rows(store, concept)
-    concept = _prepared(store, concept)
+    concept = concept.prepared(store.text())
     values, words, documents = _Numbered(), _Numbered(), _Numbered()
     sentences = array("q")
     for entry in store.entries:
@@ -111,24 +112,16 @@ class _Numbered:
         return np.asarray(self._rows)
 
     def sorted(self) -> Array:
-        """The same with names numbered in their order."""
-        order = np.argsort(np.array(list(self.places)), kind="stable")
-        return np.argsort(order)[self.numbers]
+        """The same with names numbered in their order; as an array of names each would take the room of the longest."""
+        names = [str(name) for name in self.places]
+        place = np.empty(len(names), dtype=np.int64)
+        place[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        return place[self.numbers]
 
     def counts(self) -> dict[str, int]:
         """How many rows every name has; those without are not counted."""
         every = np.bincount(self.numbers, minlength=len(self.places)).tolist()
         return {name: count for name, count in zip(self.places, every, strict=True) if name is not None}
-
-
-def _prepared(store: Store, concept: Concept) -> Concept:
-    """The concept with what it must know of all text: how often each word occurs."""
-    from pellucid.corpus import Corpus
-
-    def read() -> Any:
-        return chain.from_iterable(store.sentences(entry).values() for entry in store.entries)
-
-    return concept.prepared(Corpus("the store's text", "as stored", read))
 
 
 def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[str, ...]:
@@ -137,8 +130,8 @@ def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[
     absent = [name for name in concept.classes if name not in counts]
     if absent:
         raise CorpusError(f"No word has {listing(absent)} for {concept.about!r}; there are {listing(sorted(counts))}.")
-    kept = [name for name, count in sorted(counts.items(), key=lambda each: (each[0] == OTHER, each[0]))
-            if count >= fewest]  # fmt: skip
+    ordered = sorted(counts, key=lambda name: (concept.late(name), name))
+    kept = [name for name in ordered if counts[name] >= fewest]
     if len(kept) < 2:
         told = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
         raise CorpusError(
@@ -148,11 +141,24 @@ def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[
     return tuple(kept)
 
 
+def warn_of_rare(concept: Concept, left_out: Mapping[str, int], fewest: int) -> None:
+    """Warns where classes that the concept names are among those left out, with their words."""
+    rare = [f"{name} ({left_out[name]})" for name in concept.classes if name in left_out]
+    if rare:
+        warnings.warn(
+            f"{concept.name!r} names classes with fewer than {fewest} words, which are left out: {listing(rare)}; give "
+            "more text, or lower fewest.",
+            NeuronWarning,
+            stacklevel=5,
+        )
+
+
 def split(data: Labelled, *, test: float = 0.2, seed: int = 0) -> Split:
     """Deals whole documents out to testing and to ten folds of learning, so that every class is on both sides.
 
     Documents are drawn until a share `test` of the labelled rows is reached. A class must stand in two folds or more,
-    so that it is learned whichever fold is left out. Where no draw of fifty has every class there, the class is named.
+    so that it is learned whichever fold is left out; the first draw of fifty is taken that has every class in three,
+    so that it is learned without any two. Where none has every class in two, the class is named.
     """
     if not 0 < test < 1:
         raise CorpusError(f"test={test} leaves nothing to learn from or to test on; use a share such as 0.2.")
@@ -164,7 +170,7 @@ def split(data: Labelled, *, test: float = 0.2, seed: int = 0) -> Split:
             f"{len(there)} {data.unit} have labelled words; a probe needs {GROUPS + 2} or more, so that some can be "
             "held out whole: give more text."
         )
-    one_sided = ""
+    one_sided, second_best = "", None
     for attempt in range(_TRIES):
         order = np.random.default_rng([seed, attempt]).permutation(there)
         reached = np.cumsum(sizes[order]) / sizes.sum()
@@ -176,22 +182,28 @@ def split(data: Labelled, *, test: float = 0.2, seed: int = 0) -> Split:
         missing = [name for place, name in enumerate(data.classes) if any(place not in side for side in sides)]
         if not missing:
             made = _dealt(data, order, tested, sizes, known)
-            missing = _in_one_fold(data, made)
-            if not missing:
+            folds = _folds_of_classes(data, made)
+            if folds.min() > 2:
                 return made
+            if folds.min() == 2:
+                second_best = second_best or made
+                continue
+            missing = [name for name, count in zip(data.classes, folds.tolist(), strict=True) if count < 2]
         one_sided = missing[0]
+    if second_best is not None:
+        return second_best
     raise CorpusError(
         f"The class {one_sided!r} occurs in too few {data.unit} to be both learned and tested; leave it out by "
         "naming the other classes (as in upos=NOUN,VERB) or with a larger fewest (--fewest), or give more text."
     )
 
 
-def _in_one_fold(data: Labelled, made: Split) -> list[str]:
-    """The classes whose words to learn from all lie in one fold."""
+def _folds_of_classes(data: Labelled, made: Split) -> Array:
+    """How many folds have words of each class to learn from, [classes]."""
     there = np.zeros((len(data.classes), GROUPS), dtype=bool)
     learned = made.training & (data.goals >= 0)
     there[data.goals[learned], made.fold[learned]] = True
-    return [name for name, folds in zip(data.classes, there.sum(axis=1), strict=True) if folds < 2]
+    return there.sum(axis=1)
 
 
 def _dealt(data: Labelled, order: Array, tested: int, sizes: Array, known: Array) -> Split:

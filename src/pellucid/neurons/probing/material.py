@@ -4,20 +4,24 @@ to test."""
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pellucid.collect.collector import keys, split_key
 from pellucid.collect.sentence_rows import is_whole
 from pellucid.collect.store import Store
 from pellucid.errors import listing
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept, as_concept
-from pellucid.neurons.probing.labels import Labelled, Split, labelled, split
+from pellucid.neurons.probing.labels import Labelled, Split, labelled, split, warn_of_rare
 from pellucid.neurons.probing.rows import MEMORY, StoreRows
-from pellucid.neurons.sources import Sites, patterns, usual_sites
+from pellucid.neurons.sources import Sites, check_pooling, patterns, usual_sites
 from pellucid.reading import random_twin
 from pellucid.results import Provenance, ResultError
 
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from pellucid.corpus import Corpus
     from pellucid.model import Model
 
+_ENOUGH_SEEN = 0.5
+"""Share of the words for testing whose word type must be learned from, for a control task to tell anything."""
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -33,7 +40,8 @@ class Reading:
 
     `sites` are those to read (default: all of a store; residual stream and MLP units of a model). Classes with fewer
     than `fewest` words are left out. A share `test` of the words is for testing, by whole documents, drawn with `seed`.
-    At most `memory` bytes of rows are held at a time. `pooling` makes rows of a model's words, or of whole sentences.
+    At most `memory` bytes of rows are held at a time. `pooling` makes rows of a model's words (default: mean), or of
+    whole sentences; of a store it can only be that with which it was built.
     """
 
     sites: Sites = None
@@ -41,7 +49,12 @@ class Reading:
     test: float = 0.2
     seed: int = 0
     memory: int = MEMORY
-    pooling: str = "mean"
+    pooling: str | None = None
+
+    @property
+    def how(self) -> str:
+        """The pooling of a model's rows."""
+        return self.pooling or "mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +66,12 @@ class Material:
     twin: StoreRows | None
     data: Labelled
     split: Split
+
+    @property
+    def types_seen(self) -> float:
+        """The share of the words for testing whose word type is among those to learn from: what can be known by heart
+        of a control task."""
+        return float(np.isin(self.data.types[self.split.test], self.data.types[self.split.training]).mean())
 
     def provenance(self, function: str, arguments: dict[str, Any], seed: int) -> Provenance:
         """Where numbers made of it come from."""
@@ -67,6 +86,8 @@ class Material:
             "sites": [split_key(key)[1] for key in self.rows.keys],
             "store": {name: about[name] for name in ("reading", "dtype") if name in about},
             "held out": self.split.mark,
+            "word types seen": self.types_seen,
+            "left out": dict(self.data.left_out),
             **arguments,
         }
         counted = {name: about["counts"][name] for name in ("sentences", "words")}
@@ -95,7 +116,8 @@ def opened(
     if isinstance(source, Store):
         if corpus is not None:
             raise ResultError("A store has its text already; give a corpus with a model only.")
-        yield material(source, chosen, reading, random=random, controlled=controlled)
+        check_pooling(source, reading.pooling)
+        yield _cautioned(material(source, chosen, reading, random=random, controlled=controlled))
         return
     if not isinstance(source, Model):
         raise ResultError(
@@ -107,9 +129,22 @@ def opened(
     if corpus is None:
         raise ResultError(f"The model {source.name!r} alone shows nothing; give a corpus to read, or a store.")
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
-        text = corpus.labelled(chosen) if is_whole(reading.pooling) else corpus
+        text = corpus.labelled(chosen) if is_whole(reading.how) else corpus
         store = kept(source, text, Path(folder) / "store", reading, controlled)
-        yield material(store, chosen, reading, controlled=controlled)
+        yield _cautioned(material(store, chosen, reading, controlled=controlled))
+
+
+def _cautioned(found: Material) -> Material:
+    """The material, after a warning where a control task cannot be learned, as most words are of types of their own."""
+    if found.types_seen < _ENOUGH_SEEN:
+        warnings.warn(
+            f"{found.types_seen:.0%} of the rows for testing have a word type that is learned from, so a control task "
+            "cannot be learned by heart and selectivity says little: give the words of arrays with words=, or more "
+            "text; whole sentences have no control task.",
+            NeuronWarning,
+            stacklevel=5,
+        )
+    return found
 
 
 def kept(model: Model, corpus: Corpus, folder: Path, reading: Reading, controlled: bool) -> Store:
@@ -119,10 +154,8 @@ def kept(model: Model, corpus: Corpus, folder: Path, reading: Reading, controlle
 
     models = [model, Model.random_like(model, reading.seed)] if controlled else [model]
     sites = patterns(reading.sites) or usual_sites(model.sites)
-    long = "truncate" if is_whole(reading.pooling) else "window"
-    return build_store(
-        models, corpus, folder, sites, dtype="float32", long=long, pooling=reading.pooling, progress=False
-    )
+    long = "truncate" if is_whole(reading.how) else "window"
+    return build_store(models, corpus, folder, sites, dtype="float32", long=long, pooling=reading.how, progress=False)
 
 
 def material(
@@ -131,6 +164,7 @@ def material(
     """The material of a probe from a store that is there."""
     rows = StoreRows(store, _chosen(store, 0, reading.sites), memory=reading.memory)
     data, twin = labelled(store, concept, fewest=reading.fewest), None
+    warn_of_rare(data.concept, data.left_out, reading.fewest)
     if random is not None:
         number = _twin_in(random, store)
         twin = StoreRows(random, _chosen(random, number, reading.sites), memory=reading.memory)

@@ -11,7 +11,7 @@ import numpy as np
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.probing.controls import majority
 from pellucid.neurons.probing.intervals import accuracies
-from pellucid.neurons.probing.material import Reading, opened
+from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.probes import (
     MEASURES,
     check_seeds,
@@ -21,8 +21,8 @@ from pellucid.neurons.probing.probes import (
     tested,
     tested_counts,
 )
-from pellucid.neurons.probing.rows import MEMORY
-from pellucid.neurons.probing.training import Settings, fit
+from pellucid.neurons.probing.rows import MEMORY, Rows
+from pellucid.neurons.probing.training import Settings, Task, fit
 from pellucid.neurons.ranking import by_site
 from pellucid.neurons.sources import Sites
 from pellucid.results import Array, Result
@@ -59,47 +59,52 @@ def per_layer(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "cpu",
 ) -> LayerProbes:
     """A probe of a concept on each site, with majority, random-initialised model, control task and selectivity.
 
-    All probes of a model learn in one training: each reads the neurons of its own site. The numbers are means over
-    `seeds` probes of a site, each of which leaves out another tenth of the documents and has its own control task.
+    One site is read and learned from at a time, by all its probes in one training. The numbers are means over `seeds`
+    probes of a site, each of which leaves out another tenth of the documents and has its own control task.
     """
     check_seeds(seeds)
     settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, seed=seed, device=device)
     with opened(source, corpus, concept, Reading(sites, fewest, test, seed, memory, pooling), random=random) as found:
-        assert found.twin is not None
-        names = list(by_site(found.rows.names))
-        owner = np.array([name.rpartition(":")[0] for name in found.rows.names])
-        real = [task for name in names for task in real_tasks(found, seeds, owner == name)]
-        controls = [task for name in names for task in control_tasks(found, seeds, seed, owner == name)]
-        classes = len(found.data.classes)
-        tasks = [*real, *controls]
-        mine = tested(found.rows, fit(found.rows, tasks, classes, settings), tasks, found)
-        twins = tested(found.twin, fit(found.twin, real, classes, settings), real, found)
-        hits = np.concatenate([mine, twins])
-        hits = hits.reshape(3, len(names), seeds, *hits.shape[1:]).mean(axis=2)  # [3, sites, groups, classes]
+        real, controls = real_tasks(found, seeds), control_tasks(found, seeds, seed)
+        classes, names = len(found.data.classes), tuple(by_site(found.rows.names))
+        hits = _hits(found, real, controls, settings)
         counts = tested_counts(found)
         values, interval = accuracies(hits, counts, _beside, unit=found.data.unit.removesuffix("s"))
         rest, learned = found.split.test, found.split.training
         guesses = [
-            np.mean([(task.goals[rest] == majority(task.goals, learned, classes)).mean() for task in some[:seeds]])
+            np.mean([(task.goals[rest] == majority(task.goals, learned, classes)).mean() for task in some])
             for some in (real, controls)
         ]
         null = np.array([guesses[0], guesses[0], guesses[1], guesses[0] - guesses[1]])
         told = {"penalty": penalty, "l1": settings.l1, "l2": settings.l2, "epochs": epochs, "test": test,
                 "seeds": seeds}  # fmt: skip
         return LayerProbes(
-            axes={"measure": tuple(MEASURES), "site": tuple(names)},
+            axes={"measure": tuple(MEASURES), "site": names},
             values=values,
             null=np.repeat(null[:, None], len(names), axis=1),
             low=interval.low,
             high=interval.high,
             resampled=interval.resampled,
-            provenance=found.provenance("neurons.per_layer", {**told, "left out": dict(found.data.left_out)}, seed),
+            provenance=found.provenance("neurons.per_layer", told, seed),
         )
+
+
+def _hits(found: Material, real: list[Task], controls: list[Task], settings: Settings) -> Array:
+    """Hits of probe, control task and random model on each site, mean over seeds: [3, sites, groups, classes]."""
+    assert found.twin is not None
+
+    def right(rows: Rows, tasks: list[Task]) -> Array:
+        hits = tested(rows, fit(rows, tasks, len(found.data.classes), settings), tasks, found)
+        return hits.reshape(-1, len(real), *hits.shape[1:]).mean(axis=1)
+
+    pairs = zip(found.rows.by_site(), found.twin.by_site(), strict=True)
+    parts = [np.concatenate([right(own, [*real, *controls]), right(twin, real)]) for own, twin in pairs]
+    return np.stack(parts, axis=1)
 
 
 def _beside(accuracy: Array) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from pellucid.collect.progress import Progress
 from pellucid.errors import listing
 from pellucid.neurons.arrays import of_arrays
-from pellucid.neurons.concepts import OTHER, Concept
+from pellucid.neurons.concepts import Concept, scored_places
 from pellucid.neurons.probing.controls import control_goals, majority
 from pellucid.neurons.probing.converging import converge as converged
 from pellucid.neurons.probing.intervals import accuracies, over_folds
@@ -45,7 +45,8 @@ class Probe(Result):
     """Accuracy of a probe beside its controls, [measure, class]; the first class is all together.
 
     Tables: `weights` [class, neuron] with its interval over documents and the size that the control task gives it;
-    `seeds`, each probe on its own; `words`, how many of each class were learned from and tested.
+    `seeds`, each probe on its own; `words`, how many of each class were learned from and tested; `margins`, accuracy
+    less each control, all classes together, with the interval of the difference.
     """
 
     kind: ClassVar[str] = "neurons.probe"
@@ -74,7 +75,7 @@ def weight_ranking(tables: Mapping[str, Table], origin: Provenance, accuracy: Ta
     """The ranking of the weights of a probe, from its tables `weights` and `neurons`, with its `accuracy`."""
     table = tables["weights"]
     classes, neurons = table.axes["class"], table.axes["neuron"]
-    chosen = [place for place, name in enumerate(classes) if name != OTHER]
+    chosen = scored_places(map(str, classes))
     each = tables["neurons"].columns
     low, high = (each.get(name) for name in ("low", "high"))
     told = origin.arguments
@@ -111,7 +112,7 @@ def probe(
     fewest: int = 20,
     seed: int = 0,
     memory: int = MEMORY,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "cpu",
     progress: bool | None = None,
 ) -> Probe:
@@ -224,9 +225,10 @@ def _result(found: Material, trained: Fitted, tasks: list[Task], hits: Array, to
         **weight_tables(found, trained, seeds),
         "seeds": _seed_table(hits, counts, trained.epochs[:seeds]),
         "words": _word_table(found, counts),
+        "margins": _margins(np.stack([*hits, guessed[0]]), counts),
     }
     learned = over_folds(trained.weights[:seeds], unit=unit).resampled
-    arguments = {**told, "learned": learned, "left out": dict(data.left_out), "unit": data.unit}
+    arguments = {**told, "learned": learned, "unit": data.unit}
     return Probe(
         axes={"measure": tuple(MEASURES), "class": (ALL, *data.classes)},
         values=values,
@@ -264,26 +266,47 @@ def _seed_table(hits: Array, counts: Array, epochs: Array) -> Table:
     return Table({"seed": tuple(range(share.shape[1]))}, {**columns, "epochs": np.asarray(epochs)})
 
 
+def _margins(hits: Array, counts: Array) -> Table:
+    """Accuracy less that of each control, from hits [probe, control, random model and guesses, seeds, groups,
+    classes]."""
+
+    def less(accuracy: Array) -> Array:
+        real, control, random, guess = accuracy.mean(axis=1)[:, 0]
+        return real - np.stack([guess, random, control])
+
+    values, interval = accuracies(hits, counts, less)
+    ends = {name: end for name, end in (("low", interval.low), ("high", interval.high)) if end is not None}
+    return Table({"control": ("majority", "random model", "control task")}, {"value": values, **ends})
+
+
 def _word_table(found: Material, counts: Array) -> Table:
     learned = np.bincount(found.data.goals[found.split.training], minlength=len(found.data.classes))
     return Table({"class": found.data.classes}, {"learned": learned, "tested": counts.sum(axis=0).astype(np.int64)})
 
 
-def _of_arrays(source: Store, concept: str | Concept, sites: Sites, settings: Settings, penalty: str,
-               seeds: int) -> Ranking:  # fmt: skip
+def _of_arrays(
+    source: Store,
+    concept: str | Concept,
+    reading: Reading,
+    settings: Settings,
+    penalty: str,
+    seeds: int,
+    converge: bool,
+) -> Ranking:
     check_seeds(seeds)
     seed = settings.seed
-    with opened(source, None, concept, Reading(sites, seed=seed), controlled=False) as found:
+    with opened(source, None, concept, reading, controlled=False) as found:
         tasks = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)]
-        trained = fit(found.rows, tasks, len(found.data.classes), settings)
+        trained = _trained(found.rows, tasks, len(found.data.classes), settings, converge, None)
         unit, counts = found.data.unit.removesuffix("s"), tested_counts(found)
         right = tested(found.rows, trained, tasks, found).reshape(2, seeds, *counts.shape)
         values, interval = accuracies(right, counts, _alone, unit=unit)
         sure, _ = accuracies(_guessed(found, tasks).reshape(right.shape), counts, _alone)
         names = [name for name in MEASURES if name != "random model"]
         accuracy = accuracy_table(names, values, majority=sure, low=interval.low, high=interval.high)
-        told = {"penalty": penalty, **asdict(settings), "seeds": seeds,
-                "learned": over_folds(trained.weights[:seeds], unit=unit).resampled}  # fmt: skip
+        learned = over_folds(trained.weights[:seeds], unit=unit).resampled
+        told = {"penalty": penalty, **asdict(settings), "seeds": seeds, "converge": converge, "test": reading.test,
+                "fewest": reading.fewest, "learned": learned}  # fmt: skip
         return weight_ranking(
             weight_tables(found, trained, seeds), found.provenance("neurons.probe", told, seed), accuracy
         )
@@ -302,24 +325,34 @@ def by_elastic_probe(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
-    pooling: str = "mean",
+    pooling: str | None = None,
     penalty: str = "elastic",
+    l1: float = 1e-3,
+    l2: float = 1e-3,
     seeds: int = 3,
+    converge: bool = False,
+    epochs: int = 60,
+    batch: int | None = None,
+    test: float = 0.2,
+    fewest: int = 20,
+    memory: int = MEMORY,
     device: str = "cpu",
 ) -> Ranking:
-    """Neurons by the weights of a probe with both penalties, trained with the defaults of `probe`.
+    """Neurons by the weights of a probe with both penalties, trained as `probe` does.
 
     Arrays have no model and so no random twin; their weights stand beside those of the control task all the same.
     """
     if of_arrays(source):
-        settings = Settings(*penalties(penalty, 1e-3, 1e-3), seed=seed, device=device)
-        return _of_arrays(source, concept, sites, settings, penalty, seeds)
+        settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, batch=batch, seed=seed, device=device)
+        reading = Reading(sites, fewest, test, seed, memory, pooling)
+        return _of_arrays(source, concept, reading, settings, penalty, seeds, converge)
     found = probe(
-        source, corpus, concept=concept, sites=sites, seed=seed, seeds=seeds, penalty=penalty, pooling=pooling,
-        device=device, progress=False,
+        source, corpus, concept=concept, sites=sites, penalty=penalty, l1=l1, l2=l2, seeds=seeds, converge=converge,
+        epochs=epochs, batch=batch, test=test, fewest=fewest, seed=seed, memory=memory, pooling=pooling, device=device,
+        progress=False,
     )  # fmt: skip
     return found.ranking()
 
 
-by_l1_probe = partial(by_elastic_probe, penalty="l1")
-by_l2_probe = partial(by_elastic_probe, penalty="l2")
+by_l1_probe = partial(by_elastic_probe, penalty="l1", l2=0.0)
+by_l2_probe = partial(by_elastic_probe, penalty="l2", l1=0.0)

@@ -22,12 +22,17 @@ MEMORY = 256 << 20
 
 
 class Rows(Protocol):
-    """Rows of activations that are read in batches; a neuron of every column is in `names`, as SITE:INDEX."""
+    """Rows of activations that are read in batches; a neuron of every column is in `names`, as SITE:INDEX.
+
+    Who reads them holds at most half of `memory` bytes of them besides.
+    """
 
     @property
     def names(self) -> tuple[str, ...]: ...
     @property
     def count(self) -> int: ...
+    @property
+    def memory(self) -> int: ...
     def batches(self, wanted: Array, size: int, dice: np.random.Generator | None) -> Iterator[tuple[Array, Tensor]]: ...
     def take(self, numbers: Array) -> Tensor: ...
 
@@ -52,6 +57,7 @@ class ArrayRows:
         if self._matrix.dim() != 2:
             raise ResultError(f"Rows are a matrix [rows, neurons]; this has the shape {list(self._matrix.shape)}.")
         self.names = tuple(names) if names is not None else tuple(str(unit) for unit in range(self._matrix.shape[1]))
+        self.memory = MEMORY
         if len(self.names) != self._matrix.shape[1]:
             raise ResultError(f"There are {len(self.names)} names for {self._matrix.shape[1]} columns; give one each.")
 
@@ -82,7 +88,7 @@ class SomeNeurons:
 
     def __init__(self, rows: Rows, places: Array) -> None:
         self._rows, self._places = rows, torch.from_numpy(places)
-        self.names = tuple(rows.names[place] for place in places.tolist())
+        self.names, self.memory = tuple(rows.names[place] for place in places.tolist()), rows.memory
 
     @property
     def count(self) -> int:
@@ -133,6 +139,10 @@ class StoreRows:
     def fits(self) -> bool:
         """Whether all rows can be held at once."""
         return self.count * self._row_bytes <= self.memory
+
+    def by_site(self) -> Iterator[StoreRows]:
+        """The rows of every site alone."""
+        return (StoreRows(self.store, (key,), memory=self.memory) for key in self.keys)
 
     def batches(self, wanted: Array, size: int, dice: np.random.Generator | None) -> Iterator[tuple[Array, Tensor]]:
         """The rows that are `wanted` [rows], `size` at a time: their numbers and their values [n, neurons] in float32.

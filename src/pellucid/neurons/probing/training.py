@@ -24,8 +24,10 @@ _FALLS = 4
 """How often a task's step becomes smaller before it has learned what it can."""
 _FALL = 0.3
 _DECAYS = 0.9, 0.999
-_STEP = 0.05
-_MOST_HELD, _HELD_AT_ONCE = 4096, 1024
+_STEP, _BIAS_STEP = 0.05, 0.01
+_MOST_HELD, _FEWEST_HELD, _HELD_AT_ONCE = 4096, 256, 1024
+_UNSEEN = 0.5
+"""Words that every class has more than were counted, where training starts: so one without any has a finite bias."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +48,9 @@ class Task:
 class Settings:
     """How probes are trained: weights of the penalties l1·Σ|w| + l2/2·Σw² on the mean loss, and the rest.
 
-    `batch` is by default a fiftieth of the rows, 32 to 512; `step` is that of Adam (default .05/√neurons). An epoch
-    counts as progress where the loss falls by the share `tolerance`. Where l2 alone is set, the goal is that of
-    scikit-learn's LogisticRegression with C = 1/(l2·rows).
+    `batch` is by default a fiftieth of the rows, 32 to 512; `step` is that of Adam (default .05/√neurons for weights,
+    .01 for biases). An epoch counts as progress where the loss falls by the share `tolerance`. Where l2 alone is set,
+    the goal is that of scikit-learn's LogisticRegression with C = 1/(l2·rows).
     """
 
     l1: float = 1e-3
@@ -72,7 +74,7 @@ class Fitted:
     """Trained classifiers: `weights` [tasks, classes, neurons] of standardised neurons and `biases` [tasks, classes].
 
     `mean` and `deviation` [neurons] are those of the rows learned from; a neuron that never changes has the deviation 0
-    and the weight 0. `epochs` [tasks] is when each was best.
+    and the weight 0. `epochs` [tasks] is when each was best; 0 where nothing learned beat the shares of the classes.
     """
 
     weights: Array
@@ -106,15 +108,15 @@ def moments(rows: Rows, wanted: Array) -> tuple[Array, Array]:
         raise ResultError("There are no rows to learn from: no labelled word was left.")
     shift: Tensor | None = None
     first, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
-    for _, part in rows.batches(wanted, 2048, None):
+    for _, part in rows.batches(wanted, 1024, None):
         shift = part.mean(0) if shift is None else shift
-        away = part - shift
-        first += away.sum(0).double()
-        second += away.square().sum(0).double()
+        away = (part - shift).double()  # squares of small or large numbers would leave the range of float32
+        first += away.sum(0)
+        second += away.square().sum(0)
     assert shift is not None
     variance = (second / count - (first / count) ** 2).clamp(min=0)
     mean = shift.double() + first / count
-    still = variance <= 1e-12 * (1 + mean.square())  # rounding of a number that never changes
+    still = variance <= 1e-12 * mean.square()  # float32 rounding of a number that never changes
     return mean.numpy(), torch.where(still, 0.0, variance.sqrt()).numpy()
 
 
@@ -134,9 +136,10 @@ def fit(
 ) -> Fitted:
     """Trains all tasks together by proximal Adam on the mean cross-entropy with elastic net.
 
-    After an epoch without progress of a task (its loss on held rows, or where it has none its own objective), its step
-    is made smaller; after four it has finished. The weights of its best epoch count. Neurons are standardised with the
-    moments of all rows that any task learns from. The same seed gives the same numbers.
+    Each starts without weights, at the log shares of the classes among its rows, so that one that learns nothing says
+    the most frequent class. After an epoch without progress of a task (its loss on held rows, or where it has none its
+    own objective), its step is made smaller; after four it has finished. The weights of its best epoch count. Neurons
+    are standardised with the moments of all rows that any task learns from. The same seed gives the same numbers.
     """
     learned = np.stack([task.learned & (task.goals >= 0) for task in tasks], axis=1)  # [rows, tasks]
     any_learned: Array = np.asarray(learned.any(axis=1))
@@ -169,30 +172,32 @@ class _State:
         reads = np.stack([np.ones(width, bool) if task.columns is None else task.columns for task in tasks], axis=1)
         self.reads = torch.from_numpy(reads & (deviation > 0)[:, None]).float().to(device)[:, :, None]
         self.weights = torch.zeros(width, count, classes, device=device)
-        self.biases = torch.zeros(count, classes, device=device)
-        self.averages = [torch.zeros_like(each) for each in (self.weights, self.weights, self.biases, self.biases)]
+        self.biases, entropy = _shares(tasks, classes, device)
+        self.averages = [torch.zeros_like(each) for each in (self.weights, self.biases, self.biases, self.biases)]
         self.steps = 0
-        neurons = self.reads[:, :, 0].sum(0).clamp(min=1)
-        self.step = settings.step / torch.ones_like(neurons) if settings.step else _STEP / neurons.sqrt()
+        self.neurons = self.reads[:, :, 0].sum(0).clamp(min=1)
+        usual = torch.stack([_STEP / self.neurons.sqrt(), torch.full_like(self.neurons, _BIAS_STEP)])
+        self.step = torch.full_like(usual, settings.step) if settings.step else usual  # [weights and biases, tasks]
         self.falls = torch.zeros(count, dtype=torch.long, device=device)
-        self.lowest = torch.full((count,), float("inf"), device=device)
         self.epochs = torch.zeros(count, dtype=torch.long, device=device)
         self.kept = self.weights.clone(), self.biases.clone()
         self._hold(rows, tasks)
+        self.lowest = self._reached(entropy)
+        self.learned_best = torch.full_like(self.lowest, float("inf"))
 
     def _hold(self, rows: Rows, tasks: Sequence[Task]) -> None:
-        """Reads the rows that stop tasks early, once: at most some thousand of each, the same for the same fold."""
+        """Reads the rows that stop tasks early, once: some thousand of each fold, the same for all its tasks, or as
+        many as take half of the memory; a few hundred in any case."""
         dice = np.random.default_rng([self.settings.seed, 2])
-        drawn: dict[bytes, Array] = {}
-        chosen: list[Array] = []
-        for task in tasks:
-            held = task.held & (task.goals >= 0)
-            key = held.tobytes()
-            if key not in drawn:
-                numbers = np.flatnonzero(held)
-                most = min(len(numbers), _MOST_HELD)
-                drawn[key] = np.sort(dice.choice(numbers, most, replace=False)) if most else numbers
-            chosen.append(drawn[key])
+        asked = [task.held & (task.goals >= 0) for task in tasks]
+        folds = {held.tobytes(): np.flatnonzero(held) for held in asked}
+        fitting = rows.memory // 2 // (4 * len(rows.names) * len(folds))
+        most = min(_MOST_HELD, max(_FEWEST_HELD, fitting))
+        drawn = {
+            key: np.sort(dice.choice(numbers, most, replace=False)) if len(numbers) > most else numbers
+            for key, numbers in folds.items()
+        }
+        chosen = [drawn[held.tobytes()] for held in asked]
         every = np.unique(np.concatenate(chosen))
         self.held_goals = torch.from_numpy(np.stack([task.goals[every] for task in tasks], axis=1)).to(self.device)
         mine = np.stack([np.isin(every, numbers) for numbers in chosen], axis=1)
@@ -225,33 +230,38 @@ class _State:
         self._move(gradient * self.reads, slope.sum(0))
 
     def _move(self, gradient: Tensor, bias_gradient: Tensor) -> None:
-        """Adam, then the proximal step of l1 under Adam's own scale of each weight."""
+        """Adam with one scale for all weights of a class, then the proximal step of l1 under that scale.
+
+        Standardised neurons need none of their own; with one, those that say little would move as fast as the others.
+        """
         self.steps += 1
         first, second = _DECAYS
-        for place, slope in enumerate((gradient, bias_gradient)):
+        sizes = torch.linalg.vector_norm(gradient, dim=0).square() / self.neurons[:, None], bias_gradient.square()
+        for place, (slope, size) in enumerate(zip((gradient, bias_gradient), sizes, strict=True)):
             self.averages[2 * place].lerp_(slope, 1 - first)
-            self.averages[2 * place + 1].lerp_(slope.square(), 1 - second)
+            self.averages[2 * place + 1].lerp_(size, 1 - second)
         fade, spread = 1 - first**self.steps, 1 - second**self.steps
         moving = (self.falls < _FALLS).float() * self.step
-        scale = moving[None, :, None] / ((self.averages[1] / spread).sqrt_() + 1e-8)
-        self.weights -= scale * self.averages[0] / fade
+        squares = zip(moving, self.averages[1::2], strict=True)
+        scale, bias_scale = (own[:, None] / ((size / spread).sqrt() + 1e-8) for own, size in squares)
+        self.weights -= self.averages[0] * (scale / fade)
         if self.settings.l1:
             self.weights.copy_(self.weights.sign() * (self.weights.abs() - scale * self.settings.l1).clamp(min=0))
-        self.biases -= moving[:, None] * self.averages[2] / fade / ((self.averages[3] / spread).sqrt() + 1e-8)
+        self.biases -= self.averages[2] * (bias_scale / fade)
 
     def settled(self, epoch: int) -> bool:
-        """Compares every task with its best epoch; whether all have finished."""
+        """Compares every task with its best epoch, the start among them; whether all have finished.
+
+        Progress is over what was learned before: a first epoch that does not beat the start may still lead there.
+        """
         penalty = self.settings.l1 * self.weights.abs().sum((0, 2)) + self.settings.l2 / 2 * self.weights.square().sum(
             (0, 2)
         )
-        now = self.loss / self.seen.clamp(min=1) + penalty
-        if self.held is not None:
-            lost = self._lost(self.held)
-            count = self.held_weights.sum(0)
-            now = torch.where(count > 0, (lost * self.held_weights).sum(0) / count.clamp(min=1), now)
+        now = self._reached(self.loss / self.seen.clamp(min=1) + penalty)
         moving = self.falls < _FALLS
         better = moving & (now < self.lowest)
-        progress = moving & (now < self.lowest * (1 - self.settings.tolerance))
+        progress = moving & (now < self.learned_best * (1 - self.settings.tolerance))
+        self.learned_best = torch.where(moving, torch.minimum(now, self.learned_best), self.learned_best)
         for kept, mine in zip(self.kept, (self.weights, self.biases), strict=True):
             kept.copy_(torch.where(better.view(-1, 1) if mine.dim() == 2 else better.view(1, -1, 1), mine, kept))
         self.lowest = torch.where(better, now, self.lowest)
@@ -259,6 +269,13 @@ class _State:
         self.falls += (moving & ~progress).long()
         self.step = torch.where(progress, self.step, self.step * _FALL)
         return bool((self.falls >= _FALLS).all())
+
+    def _reached(self, objective: Tensor) -> Tensor:
+        """What tells whether a task makes progress, [tasks]: its loss on held rows, or its objective without any."""
+        if self.held is None:
+            return objective
+        lost, count = self._lost(self.held), self.held_weights.sum(0)
+        return torch.where(count > 0, (lost * self.held_weights).sum(0) / count.clamp(min=1), objective)
 
     def _lost(self, held: Tensor) -> Tensor:
         """The loss of every task at every held row, [held, tasks]; a few rows at a time, as copies of all take room."""
@@ -273,3 +290,13 @@ class _State:
         """Weights [tasks, classes, neurons] and biases of each task's best epoch."""
         weights, biases = (each.cpu().numpy() for each in self.kept)
         return np.ascontiguousarray(weights.transpose(1, 2, 0)), biases
+
+
+def _shares(tasks: Sequence[Task], classes: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Log shares of the classes [tasks, classes] among the rows that each task learns from, and what it loses there in
+    the mean by saying these of every row, [tasks]."""
+    counts = np.stack([np.bincount(task.goals[task.learned & (task.goals >= 0)], minlength=classes) for task in tasks])
+    smooth = counts + _UNSEEN
+    logs = np.log(smooth / smooth.sum(axis=1, keepdims=True))
+    lost = -(counts * logs).sum(axis=1) / np.maximum(1, counts.sum(axis=1))
+    return torch.from_numpy(logs).float().to(device), torch.from_numpy(lost).float().to(device)

@@ -140,7 +140,8 @@ def _told(reading: NeuronReading, name: str) -> str:
         told += f" · {'fires for' if best['d′'] >= 0 else 'is silent for'} {best['class']} (d′ {best['d′']:.1f})"
     if "effects" in reading.tables:
         lost = next(row for row in reading.rows_of("effects", name) if row["replacement"] == "mean")
-        told += f" · without it answers lose {_part(lost['lost'])} (random neurons {_part(lost['random'])})"
+        beside = f" (random neurons {_part(lost['random'])})" if "random" in lost else ""
+        told += f" · without it answers lose {_part(lost['lost'])}{beside}"
     return told
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pellucid.corpus import Corpus
+from pellucid.corpus.identity import fingerprint_of
 from pellucid.errors import listing
 from pellucid.heads.weighing.measuring import head_tasks
 from pellucid.model import Model
@@ -241,14 +242,23 @@ def spread_over(names: Sequence[str], count: int) -> tuple[str, ...]:
     return tuple(names[round(float(place))] for place in places)
 
 
+def text_mark(smoke: bool, asked: Asked) -> str:
+    """What names the texts that a study reads: a hash of their files, or that they are generated."""
+    if smoke:
+        return "generated English"
+    return fingerprint_of(*(_corpus(part, asked).fingerprint or "none" for part in ("dev", "test")))
+
+
+def _corpus(part: str, asked: Asked) -> Corpus:
+    check_data(asked.data)
+    assert asked.data is not None
+    return Corpus.conllu(asked.data / _FOLDER / f"en_ewt-ud-{part}.conllu")
+
+
 def _texts(smoke: bool, size: Size, asked: Asked) -> tuple[Corpus, Corpus, dict[str, str]]:
     if smoke:
         ranked, judged = (Corpus.grammar(size.read, seed=asked.seed + number) for number in (21, 22))
         return ranked, judged, {"pos": "upos", "number": "number", "relation": "deprel"}
-    check_data(asked.data)
-    assert asked.data is not None
-    ranked, judged = (
-        sampled(Corpus.conllu(asked.data / _FOLDER / f"en_ewt-ud-{part}.conllu"), size.read) for part in ("dev", "test")
-    )
+    ranked, judged = (sampled(_corpus(part, asked), size.read) for part in ("dev", "test"))
     tags, relations = f"upos={','.join(_TAGS)}", f"deprel={','.join(_RELATIONS)}"
     return ranked, judged, {"pos": tags, "number": "feats.Number", "relation": relations}

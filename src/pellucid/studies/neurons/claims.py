@@ -13,8 +13,18 @@ from pellucid.studies.neurons.claims_across import across_claims
 from pellucid.studies.neurons.claims_methods import method_claims
 from pellucid.studies.neurons.measuring import FIRST, SMALL, first_of
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, Case
-from pellucid.studies.neurons.verdicts import CLOSED, apart, beyond_draws, count_near, relative, slide, total_of
-from pellucid.studies.rules import Number
+from pellucid.studies.neurons.verdicts import (
+    CLOSED,
+    apart,
+    beyond_draws,
+    count_near,
+    draws_in,
+    relative,
+    slide,
+    told_draws,
+    total_of,
+)
+from pellucid.studies.rules import UNKNOWN, Number
 
 REDUNDANT, NEAR = 0.15, 0.99
 """The share of neurons that is said to suffice for transfer, and that of the accuracy of all that is the same."""
@@ -42,27 +52,40 @@ def claims(cases: Sequence[Case]) -> list[CaseClaim]:
 def _controls(case: Case, concept: str) -> CaseClaim:
     grid = case.grids[f"probe {concept}"]
     every = str(grid.columns[0])
-    accuracy = grid.at("accuracy", every)
-    beside = {
-        "most frequent class": accuracy.chance,
-        "random model": grid.at("random model", every).value,
-        "control task": grid.at("control task", every).value,
-    }
-    worst = max(beside, key=lambda name: beside[name])
-    number = Number(accuracy.value, beside[worst], accuracy.low, accuracy.high)
-    rest = "; ".join(f"{name} {beside[name]:.0%}" for name in beside if name != worst)
+    accuracy, margins = grid.at("accuracy", every), _margins(case, concept)
+
+    def shown(name: str) -> str:
+        number, called = margins[name], "most frequent class" if name == "majority" else name
+        return f"{called} {accuracy.value - number.value:.0%}, difference {told(number, per_cent=True)}"
+
+    worst, *rest = sorted(margins, key=lambda name: margins[name].value)
+    verdicts = {each.above() for each in margins.values()}
     return CaseClaim(
         f"A probe tells the {CONCEPTS[concept]} of words better than all of its controls.",
-        "Accuracy of a probe on all neurons of the stream that were read, in documents that it did not learn from: its "
-        "interval lies above the highest of most frequent class, random model and control task.",
-        f"{told(number, per_cent=True, against=worst)}; {rest}; selectivity "
-        f"{told(grid.at('selectivity', every, chance=0.0), per_cent=True)}",
-        number.above(),
+        "Accuracy of a probe on all neurons of the stream that were read, in documents that it did not learn from, "
+        "less that of most frequent class, random model and control task in the same documents: the interval of each "
+        "difference lies above 0; it does not stand if one lies below.",
+        f"{accuracy.value:.0%}, {'; '.join(map(shown, (worst, *rest)))}",
+        True if verdicts == {True} else False if False in verdicts else None,
         case.name,
         slide("Overall Performance"),
         "the probe should be substantially higher than majority class, random representations and control tasks",
-        number,
+        margins[worst],
     )
+
+
+def _margins(case: Case, concept: str) -> dict[str, Number]:
+    """The accuracy of a probe less each of its controls; older numbers have no intervals of these differences."""
+    grid, found = case.grids[f"probe {concept}"], case.grids.get(f"margins {concept}")
+    if found is not None:
+        return {str(name): found.at("value", name) for name in found.columns}
+    every = str(grid.columns[0])
+    accuracy = grid.at("accuracy", every)
+    beside = {
+        "majority": accuracy.chance,
+        **{name: grid.at(name, every).value for name in ("random model", "control task")},
+    }
+    return {name: Number(accuracy.value - value, 0.0) for name, value in beside.items()}
 
 
 def _set(case: Case, concept: str, share: float) -> tuple[int, int, Number]:
@@ -113,14 +136,13 @@ def _better_than_random(case: Case) -> CaseClaim:
     count = count_near(grid, SMALL, case.neurons)
     found = grid.at("top", count)
     last = grid.at("bottom", count)
-    draws = case.grids["draws pos"].values[0] if "draws pos" in case.grids else np.full(1, math.nan)
+    draws = draws_in(case, "draws pos")
     return CaseClaim(
         "The selected neurons tell more than as many at random.",
         f"Accuracy of a probe trained on the first {SMALL:.0%} of the neurons alone: its interval lies above the mean "
         "of as many neurons drawn at random, and the accuracy above that of every draw; it does not stand if both lie "
         "below.",
-        f"{count} neurons: {told(found, per_cent=True, against='random')}, draws {draws.min():.1%} to "
-        f"{draws.max():.1%}; last {last.value:.0%}",
+        f"{count} neurons: {told(found, per_cent=True, against='random')}, {told_draws(draws)}; last {last.value:.0%}",
         beyond_draws(found, found.value, draws),
         case.name,
         slide("Classification Performance"),
@@ -161,7 +183,8 @@ def _lower(case: Case) -> CaseClaim:
     return CaseClaim(
         "Neurons for parts of speech stand in lower layers.",
         f"Mean depth (0 the embeddings, 1 the last site) of the first {FIRST:.0%} of the neurons less that of the "
-        "others: below 95% of the ways to deal out which are the first.",
+        "others: below 97.5% of what it is if the sites of some units of the stream, drawn at random, are turned "
+        "round; it does not stand if it is above 97.5%.",
         f"{told(number)}; a probe on one site is best at {best.columns[int(row.argmax())]} ({row.max():.1%}; first "
         f"{row[0]:.1%}, last {row[-1]:.1%})",
         number.below(),
@@ -173,15 +196,14 @@ def _lower(case: Case) -> CaseClaim:
 
 
 def _complex_higher(case: Case) -> CaseClaim:
-    one, other = (_depths(case, concept) for concept in ("relation", "pos"))
-    chosen = np.arange(len(one) + len(other)) < len(one)
-    number = rules.difference(np.concatenate([one, other]), chosen, ~chosen)
+    relation, pos, plural = (_depths(case, concept).mean() for concept in ("relation", "pos", "number"))
+    number = case.numbers.get("depth relation less pos", UNKNOWN)
     return CaseClaim(
         "Neurons for syntax stand in higher layers than those for parts of speech.",
         f"Mean depth of the first {FIRST:.0%} of the neurons for the syntactic relation less that for the part of "
-        "speech: beyond 95% of the ways to deal them out to the two.",
-        f"relation {one.mean():.2f}, part of speech {other.mean():.2f}, number {_depths(case, 'number').mean():.2f}; "
-        f"difference {told(number)}",
+        "speech: beyond 95% of what it is if units of the stream, drawn at random and each with all its sites, change "
+        "from the one to the other.",
+        f"relation {relation:.2f}, part of speech {pos:.2f}, number {plural:.2f}; difference {told(number)}",
         number.above(),
         case.name,
         slide("Distribution of neurons across layers"),
@@ -199,8 +221,8 @@ def _hidden(case: Case) -> CaseClaim:
     return CaseClaim(
         "Inside a block, the deeper sub-layer has more of the neurons.",
         f"Of the first {FIRST:.0%} of what attention adds and of the MLP's hidden units (by d′ for parts of speech), "
-        "more are hidden units than 97.5% of draws of as many would have; it does not stand if fewer are than 97.5% of "
-        "draws would have.",
+        "more are hidden units than in 97.5% of the ways to deal out which units are hidden ones, each with all its "
+        "blocks; it does not stand if fewer are than in 97.5%.",
         f"{own:.0%} are hidden units ({number.value:.0f}, chance {number.chance:.0f}, {low:.0f} to {high:.0f}), of all "
         f"neurons {even:.0%}",
         number.above(),
@@ -231,16 +253,14 @@ def _closed_classes(case: Case) -> CaseClaim:
 
 def _exclusive(case: Case) -> CaseClaim:
     grid, total = case.grids["polysemy"], case.neurons
-    assert grid.null is not None
     counts = np.round(grid.values[0] * total).astype(int)
     serving, single = int(counts[1:].sum()), int(counts[1])
-    even = float(grid.null[0, 2:].sum() / grid.null[0, 1:].sum())
-    number = rules.share(serving - single, serving, even)
+    number = case.numbers.get("several classes", UNKNOWN)
     return CaseClaim(
         "More neurons serve several classes than a random deal gives; the others are exclusive to one.",
-        "Of the neurons that are among the first 2% of any class, the share of those of several classes: Wilson's "
-        "interval over neurons lies above what as many first neurons drawn at random for every class give; it does not "
-        "stand if it lies below, where neurons are exclusive more often than by chance.",
+        "Of the neurons that are among the first 2% of any class, the share of those of several classes: above 97.5% "
+        "of what it is if every class has other units of the stream at random, each with all its sites; it does not "
+        "stand if it lies below 97.5%, where neurons are exclusive more often than by chance.",
         f"of {serving} neurons {told(number, per_cent=True, against='random deal')} serve several classes, "
         f"{single / serving:.0%} one alone",
         number.above(),
@@ -257,8 +277,9 @@ def _experts(case: Case) -> CaseClaim:
     rest = "; ".join(f"from {bar:.1f} {grid.at('model', bar).value:.1%}" for bar in BARS[1:])
     return CaseClaim(
         "Some single neurons are experts of a class.",
-        f"Share of neurons whose average precision for any part of speech is {BARS[0]} or more: Wilson's interval over "
-        "neurons lies above the share in a network with random weights.",
+        f"Share of neurons whose average precision for any part of speech is {BARS[0]} or more: its interval (from the "
+        "share with all precisions at the lower ends of their own, over document groups, to that at the upper ends) "
+        "lies above the share in a network with random weights.",
         f"{told(number, per_cent=True, against='random network')}; {rest}",
         number.above(),
         case.name,

@@ -77,8 +77,8 @@ def _more_experts(pairs: Sequence[tuple[Case, Case]]) -> CaseClaim:
     return CaseClaim(
         "Models that read from left to right have more experts than those that read both ways.",
         f"Share of neurons whose average precision for any part of speech is {BARS[0]} or more, less that of the other "
-        "(Wilson's intervals over neurons, as if independent): above 0 for every pair; below 0 for every pair: it does "
-        "not stand.",
+        "(their intervals over document groups, as if independent): above 0 for every pair; below 0 for every pair: it "
+        "does not stand.",
         "; ".join(f"{name} {told(number, per_cent=True)}" for name, number in numbers.items()),
         _together([number.above() for number in numbers.values()]),
         ALL,

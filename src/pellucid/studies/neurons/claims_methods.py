@@ -3,18 +3,29 @@ are."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pellucid.studies.claims import CaseClaim, told
 from pellucid.studies.neurons.measuring import CLASSES, FIRST
 from pellucid.studies.neurons.tables import METHODS, STREAMED, UNORDERED, Case
-from pellucid.studies.neurons.verdicts import beyond_draws, by_groups, random_draws, several, slide
+from pellucid.studies.neurons.verdicts import (
+    beyond_draws,
+    by_groups,
+    draws_in,
+    of_means,
+    random_draws,
+    several,
+    slide,
+    told_draws,
+)
 from pellucid.studies.rules import Number
 
 LITTLE = 0.01
-"""A drop of the accuracy that counts as none."""
+"""A drop of the accuracy, as a share of it, that counts as none."""
 HALF = 0.5
 
 
@@ -34,7 +45,7 @@ def faithful_in_probe(case: Case, method: str) -> tuple[Number, Number]:
     """Accuracy of a probe with the first neurons of a ranking alone, beside random ones; and with its last."""
     grid = case.grids[f"in probe {method}"]
     count = grid.columns[-1]
-    chance = float(random_draws(case, "in probe")[:, -1].mean())
+    chance = float(random_draws(case, "in probe")[:, -1].mean())  # of the means of each ranking's draws
     return grid.at("top", count, chance=chance), grid.at("bottom", count, chance=chance)
 
 
@@ -61,15 +72,16 @@ def _kept(case: Case, method: str) -> CaseClaim | None:
     if method not in case.methods:
         return None
     first, last = faithful_in_probe(case, method)
-    count = case.grids[f"in probe {method}"].columns[-1]
+    count, draws = case.grids[f"in probe {method}"].columns[-1], draws_in(case, "draws in probe")
     behind = "" if method in UNORDERED else f"last {last.value:.0%}; "
     return CaseClaim(
         f"The ranking is faithful to a probe: {METHODS[method]}.",
         f"Accuracy of a trained probe with the first {FIRST:.0%} of the neurons alone, all others at their mean: the "
         "interval lies above the mean of as many neurons at random, and the accuracy above that of every draw.",
-        f"{count} neurons: first {told(first, per_cent=True, against='random')}; {behind}all "
+        f"{count} neurons: first {told(first, per_cent=True, against='random')}, {told_draws(draws)}; "
+        f"{behind}all "
         f"{case.numbers['whole in probe'].value:.0%}",
-        beyond_draws(first, first.value, random_draws(case, "in probe")[:, -1]),
+        beyond_draws(first, first.value, draws),
         case.name,
         slide("Ablation"),
         "top neurons should matter more than bottom and random ones",
@@ -102,27 +114,42 @@ def _lost(case: Case, method: str) -> CaseClaim | None:
 
 
 def _fallback(case: Case) -> CaseClaim | None:
-    named = [cls for cls in CLASSES if f"accuracy class {cls}" in case.grids]
-    if not named:
+    grids = {cls: grid for cls in CLASSES if (grid := case.grids.get(f"accuracy class {cls}")) is not None}
+    if not grids:
         return None
+    random = np.mean([grid.row("random") for grid in grids.values()], axis=0)
     drops: dict[str, Number] = {}
-    for cls in named:
-        grid = case.grids[f"accuracy class {cls}"]
-        drops[cls] = by_groups(grid.row("whole") - grid.row("top"), LITTLE)
-    verdicts = {number.below() for number in drops.values()}
-    worst = max(drops.values(), key=lambda number: number.value)
+    beside: dict[str, Number] = {}
+    for cls, grid in grids.items():
+        whole, first = grid.row("whole"), grid.row("top")
+        drops[cls] = of_means(lambda every, few: _of(every, every - few), whole, first, chance=LITTLE)
+        beside[cls] = of_means(lambda every, few, other: _of(every, other - few), whole, first, random)
+    verdicts = {_spared(drops[cls], beside[cls]) for cls in grids}
     return CaseClaim(
         "Removing the neurons of one class leaves the model as accurate as it was.",
-        "Drop of the accuracy of the model's own task with the first 1% of a class's neurons (by d′) at their mean: "
-        f"the interval over document groups lies below {LITTLE:.0%} for {' and '.join(CLASSES)}; it does not stand if "
-        "one lies above.",
-        several(list(drops.items()), per_cent=True, against="limit"),
+        "Drop of the accuracy of the model's own task with the first 1% of a class's neurons (by d′) at their mean, as "
+        f"a share of the accuracy as it is: for {' and '.join(CLASSES)}, its interval over document groups lies below "
+        f"{LITTLE:.0%}, and so does that of its difference from the drop with as many neurons at random, group by "
+        f"group; it does not stand if the drop of one class lies above {LITTLE:.0%} and the difference above 0.",
+        f"{several(list(drops.items()), per_cent=True, against='limit')}; less random "
+        f"{several(list(beside.items()), per_cent=True, against='even')}",
         True if verdicts == {True} else False if False in verdicts else None,
         case.name,
         slide("Redundancy Analysis"),
         "removing concept-specific neurons does not lower the overall accuracy (LSTM for names)",
-        worst,
+        max(drops.values(), key=lambda number: number.value),
     )
+
+
+def _of(whole: float, part: float) -> float:
+    return part / whole if whole else math.nan
+
+
+def _spared(drop: Number, beside: Number) -> bool | None:
+    """Whether a drop is too small to count, also beside random neurons; False where it is neither."""
+    if drop.below():
+        return True if replace(beside, chance=drop.chance).below() else None
+    return False if drop.above() and beside.above() else None
 
 
 def _stability(case: Case) -> Number:

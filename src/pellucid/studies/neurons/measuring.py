@@ -17,12 +17,12 @@ from pellucid.collect.store import Store
 from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import TrainError
 from pellucid.heads.weighing.measuring import measured
-from pellucid.neurons import Ranking, RankingCurves
+from pellucid.neurons import Probe, Ranking, RankingCurves
 from pellucid.neurons.probing.material import Reading, kept
 from pellucid.neurons.probing.training import device_beside
 from pellucid.neurons.ranking import overall_table
-from pellucid.studies import rules
 from pellucid.studies.neurons.cases import Setup
+from pellucid.studies.neurons.dealing import depth_between, depth_of, hidden_units, several_classes
 from pellucid.studies.neurons.tables import BARS, STREAMED, Grid
 from pellucid.studies.rules import Number
 from pellucid.studies.texts import sampled
@@ -86,6 +86,11 @@ class Measuring:
         self.numbers[f"depth {concept}"] = depth_of(ranking, first, self.opened.stream)
         return ranking
 
+    def depths(self, one: Ranking, other: Ranking) -> None:
+        """How much deeper the first neurons for the syntactic relation stand than those for the part of speech."""
+        first = first_of(len(one.neurons))
+        self.numbers["depth relation less pos"] = depth_between(one, other, first, self.opened.stream)
+
     def random_sets(self, ranking: Ranking) -> None:
         """Probes of the part of speech trained on as few neurons at random, set by set.
 
@@ -109,6 +114,7 @@ class Measuring:
         self.grids["spread"] = Grid.of(neurons.spread(ranking))
         first = max(2, round(OF_CLASS * len(ranking.neurons)))
         self.grids["polysemy"] = Grid.of(neurons.polysemy(ranking, first))
+        self.numbers["several classes"] = several_classes(ranking, first, self.opened.stream)
 
     def sub_layers(self) -> None:
         """Where the first neurons stand inside blocks: what attention adds, or hidden units of the MLP."""
@@ -118,9 +124,7 @@ class Measuring:
         ranking = made["selectivity"]
         first = first_of(len(ranking.neurons))
         self.grids["sub-layers"] = Grid.of(neurons.distribution(ranking, first, seed=self.seed))
-        hidden = np.array([name.startswith("neurons.") for name in ranking.neurons])
-        found = sum(name.startswith("neurons.") for name in ranking.top(first))
-        self.numbers["hidden units"] = rules.survivors(len(hidden), int(hidden.sum()), first, found)
+        self.numbers["hidden units"] = hidden_units(ranking, first)
 
     def rankings(self) -> dict[str, Ranking]:
         """All rankings of the neurons at the sites that are compared.
@@ -153,7 +157,8 @@ class Measuring:
 
     def kept_in_probe(self, rankings: dict[str, Ranking]) -> None:
         """A probe's accuracy with the first, last and random neurons of every ranking alone, all others at their
-        mean."""
+        mean; and with every draw of random ones, at the largest number."""
+        drawn: list[Array] = []
         for method, ranking in rankings.items():
             found = neurons.ablated_in_probe(
                 self.judged, ranking, concept=self.opened.concepts["pos"], sites=list(self.opened.compared),
@@ -163,6 +168,8 @@ class Measuring:
             self.grids[f"in probe {method}"] = Grid.of(found)
             self.grids["beside in probe"] = beside(found)
             self.numbers["whole in probe"] = _whole(found)
+            drawn.append(found.table("draws").columns["accuracy"][:, -1])
+        self.grids["draws in probe"] = Grid(tuple(rankings), tuple(range(self.size.draws)), np.stack(drawn))
 
     def removed_in_model(self, rankings: dict[str, Ranking]) -> None:
         """The model's own task without the first neurons of every ranking, and without those of two classes.
@@ -236,6 +243,7 @@ class Measuring:
         )  # fmt: skip
         if keep:
             self.grids[f"probe {concept}"] = Grid.of(found)
+            self.grids[f"margins {concept}"] = margins(found)
         return found.ranking()
 
 
@@ -267,28 +275,38 @@ def beside(found: RankingCurves) -> Grid:
     return Grid(tuple(map(str, part.axes["measure"])), (*part.axes["neurons"], "all"), values)
 
 
+def margins(found: Probe) -> Grid:
+    """A probe's accuracy less each of its controls, with the interval of the difference over documents."""
+    table = found.table("margins")
+    value, low, high = (None if name not in table.columns else table.columns[name][None]
+                        for name in ("value", "low", "high"))  # fmt: skip
+    assert value is not None
+    return Grid(("value",), table.axes["control"], value, np.zeros_like(value), low, high)
+
+
 def smallest(found: RankingCurves) -> Grid:
     """The smallest sets that are enough, [column, within]: chosen on documents to learn from, accuracies on others."""
     table = found.table("smallest")
     return Grid(tuple(table.columns), table.axes["within"], np.stack([*map(np.float64, table.columns.values())]))
 
 
-def depth_of(ranking: Ranking, first: int, sites: Sequence[str]) -> Number:
-    """The mean depth (0 the first site, 1 the last) of the first neurons less that of all others, beside any deal."""
-    place = {site: at / max(1, len(sites) - 1) for at, site in enumerate(sites)}
-    depth = np.array([place[name.rpartition(":")[0]] for name in ranking.neurons])
-    top = set(ranking.top(first))
-    chosen = np.array([name in top for name in ranking.neurons])
-    return rules.difference(depth, chosen, ~chosen)
-
-
 def experts(ranking: Ranking) -> Grid:
     """The share of neurons whose average precision for any class reaches each bar, of the model and of its random
-    twin, with Wilson's interval over neurons; chance is the twin's."""
-    own = np.abs(ranking.values).max(axis=0)
-    twin = np.abs(ranking.table("random model").columns["value"]).max(axis=0)
-    found = [[rules.share(int((part >= bar).sum()), len(part), float((twin >= bar).mean())) for bar in BARS]
-             for part in (own, twin)]  # fmt: skip
-    cells = [np.array([[getattr(each, name) for each in row] for row in found], dtype=float)
-             for name in ("value", "chance", "low", "high")]  # fmt: skip
-    return Grid(("model", "random model"), BARS, *cells)
+    twin; chance is the twin's.
+
+    The ends of the model's interval are the shares with every score at the lower, or upper, end of its own, over
+    document groups; the twin has none.
+    """
+    own, ends = np.abs(ranking.values), np.full((2, *ranking.values.shape), np.nan)
+    if ranking.low is not None and ranking.high is not None:
+        reach = (ranking.high - ranking.low) / 2
+        ends = np.stack([own - reach, own + reach])
+    twin = np.abs(ranking.table("random model").columns["value"])
+
+    def shares(sizes: Array) -> Array:
+        return np.array([(sizes.max(axis=0) >= bar).mean() for bar in BARS])
+
+    values = np.stack([shares(own), shares(twin)])
+    low, high = (np.stack([shares(end), np.full(len(BARS), np.nan)]) for end in ends)
+    bounded = ranking.low is not None
+    return Grid(("model", "random model"), BARS, values, np.stack([values[1]] * 2), *((low, high) if bounded else ()))

@@ -9,7 +9,7 @@ from pellucid.errors import listing
 from pellucid.report.sheet import Sheet
 from pellucid.studies.neurons import figures, rows
 from pellucid.studies.neurons.claims import NEAR, SMALL, claims
-from pellucid.studies.neurons.tables import BARS, CONCEPTS, Case, write
+from pellucid.studies.neurons.tables import BARS, CONCEPTS, FORMAT, Case, write
 from pellucid.studies.study_page import StudyPage
 
 Study = Sequence[Case]
@@ -38,8 +38,14 @@ def _reading(cases: Study, command: str | None) -> list[str]:
         "chance lies in its interval (or it in the range of chance)."
     )
     apart = "Neurons are ranked on some documents and judged on others; probes are tested on documents of their own."
+    old = [
+        f"{case.model}: numbers of an older Pellucid (format {case.format}, now {FORMAT}); what they lack is left out, "
+        "or cannot be told."
+        for case in cases
+        if case.format < FORMAT
+    ]
     made = [f"Made by: {command}"] if command else []
-    return [f"This run: {scales}", *told, judged, apart, *made]
+    return [f"This run: {scales}", *told, *old, judged, apart, *made]
 
 
 def _claims(sheet: Sheet, cases: Study) -> None:
@@ -92,8 +98,8 @@ def _sets(sheet: Sheet, cases: Study) -> None:
     sheet.table(
         ("model", "concept", "neurons", "accuracy of all", "within 1%", "within 2%", "within 5%"),
         rows.smallest_rows(cases),
-        caption="The smallest set of a probe's first neurons that is enough, and its accuracy: chosen by a fold of the "
-        "documents to learn from, tested on others",
+        caption="The smallest set of a probe's first neurons that is enough, and its accuracy: chosen by three "
+        "folds of the documents to learn from, tested on others",
         name="smallest",
         right=("neurons", "accuracy of all", "within 1%", "within 2%", "within 5%"),
     )
@@ -160,7 +166,8 @@ def _classes(sheet: Sheet, cases: Study) -> None:
     sheet.table(
         ("model", "average precision from", "experts", "95% interval", "random network"),
         rows.expert_rows(cases),
-        caption=f"Experts: neurons whose average precision for any class is {BARS[0]} or more; intervals over neurons",
+        caption=f"Experts: neurons whose average precision for any class is {BARS[0]} or more; intervals: all "
+        "precisions at the ends of their own, over document groups",
         name="experts",
         right=("average precision from", "experts", "95% interval", "random network"),
     )

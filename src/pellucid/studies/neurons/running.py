@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.errors import listing
+from pellucid.neurons import Ranking
 from pellucid.results import versions
 from pellucid.studies.claims import StudyError
 from pellucid.studies.names import short_name
-from pellucid.studies.neurons.cases import SCALES, ZOO, Asked, Scale, Setup, case_names, check_data, setup
+from pellucid.studies.neurons.cases import SCALES, ZOO, Asked, Scale, Setup, case_names, check_data, setup, text_mark
 from pellucid.studies.neurons.measuring import Measuring
-from pellucid.studies.neurons.tables import CONCEPTS, Case, read, write
+from pellucid.studies.neurons.tables import CONCEPTS, FORMAT, Case, read, write
 
 Say = Callable[[str], None]
 
@@ -60,13 +61,16 @@ def compute(
 
 def _told(model: str, scale: str, asked: Asked) -> dict[str, Any]:
     """What makes two computations of a case the same."""
-    return {"scale": scale, "seed": asked.seed, "model": short_name(model)}
+    return {"scale": scale, "seed": asked.seed, "model": short_name(model), "text": text_mark(scale == "smoke", asked)}
 
 
 def _check_same(found: Case, model: str, scale: str, asked: Asked, place: Path) -> None:
+    if found.format < FORMAT:
+        raise StudyError(
+            f"{str(place)!r} was computed by an older Pellucid (its numbers are of format {found.format}, now it is "
+            f"{FORMAT}); give another --runs, or remove the file."
+        )
     before, now = found.facts["asked"], _told(model, scale, asked)
-    if any(f"smallest {concept}" not in found.grids for concept in CONCEPTS):
-        raise StudyError(f"{str(place)!r} was computed by an older Pellucid; give another --runs, or remove the file.")
     other = [name for name in now if before.get(name) != now[name]]
     if other:
         raise StudyError(
@@ -84,13 +88,14 @@ def _computed(name: str, model: str, opened: Setup, scale: Scale, asked: Asked, 
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
         step(f"reading {opened.ranked.name} and {opened.judged.name}")
         found = Measuring(opened, Path(folder), asked.seed)
+        probed: dict[str, Ranking] = {}
         for concept, told in CONCEPTS.items():
             step(f"probes of {told}, by layer and of the first neurons")
             found.layers(concept)
-            ranking = found.sets(concept)
-            if concept == "pos":
-                found.shapes(ranking)
-                found.random_sets(ranking)
+            probed[concept] = found.sets(concept)
+        found.depths(probed["relation"], probed["pos"])
+        found.shapes(probed["pos"])
+        found.random_sets(probed["pos"])
         found.sub_layers()
         step(f"ranking {', '.join(opened.compared)}")
         rankings = found.rankings()

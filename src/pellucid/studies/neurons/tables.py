@@ -17,8 +17,10 @@ from pellucid.studies.claims import StudyError
 from pellucid.studies.rules import Number
 
 Array = np.ndarray[Any, Any]
-FORMAT = 2
-"""Since 2 the smallest sets are chosen on documents to learn from, and probes of few neurons have their controls."""
+FORMAT = 3
+"""Since 2 the smallest sets are chosen on documents to learn from, and probes of few neurons have their controls; since
+3 they are chosen by three folds, every draw of random neurons is kept, probes have their margins, chance deals out
+whole units, and experts have intervals over documents."""
 STUDY = "neurons"
 CONCEPTS = {"pos": "part of speech", "number": "number", "relation": "syntactic relation"}
 """What is told from neurons, and what it is called; the corpus decides by which label."""
@@ -99,18 +101,22 @@ class Grid:
 class Case:
     """All numbers of one model: facts (the model, texts, sizes), grids and single numbers, by name.
 
-    Grids: `layers CONCEPT` and `probe CONCEPT` (accuracy and controls), `anew CONCEPT` (probes of the first neurons
+    Grids: `layers CONCEPT` and `probe CONCEPT` (accuracy and controls), `margins CONCEPT` (accuracy less each control),
+    `anew CONCEPT` (probes of the first neurons
     alone), `beside CONCEPT` (their controls) and `smallest CONCEPT` (the smallest sets that are enough), `draws pos`
     (probes of sets of random neurons), `where CONCEPT` and `sub-layers` (first neurons by site), `spread` (neurons that
-    each class takes), `polysemy`, `in probe METHOD` (the first neurons alone; `beside in probe`: controls), `loss
-    METHOD` and `accuracy METHOD` of the model's own task (without them, by document group), the same of `class CLASS`,
-    `agreement`, `stability METHOD`, `experts`.
+    each class takes), `polysemy`, `in probe METHOD` (the first neurons alone; `beside in probe`: controls, `draws in
+    probe`: every draw of random ones, by ranking), `loss METHOD` and `accuracy METHOD` of the model's own task (without
+    them and without one draw of random ones, by document group), the same of `class CLASS`, `agreement`, `stability
+    METHOD`, `experts`. Numbers: `whole CONCEPT` and `whole in probe` (all neurons), and beside deals of whole units
+    `depth CONCEPT`, `depth relation less pos`, `hidden units`, `several classes`.
     """
 
     name: str
     facts: Mapping[str, Any]
     grids: Mapping[str, Grid]
     numbers: Mapping[str, Number]
+    format: int = FORMAT
 
     @property
     def model(self) -> str:
@@ -136,7 +142,7 @@ class Case:
 def write(case: Case, folder: Path) -> Path:
     """Writes NAME.json, whole or not at all."""
     told = {
-        "format": FORMAT,
+        "format": case.format,
         "study": STUDY,
         "case": case.name,
         "facts": dict(case.facts),
@@ -149,7 +155,7 @@ def write(case: Case, folder: Path) -> Path:
 
 
 def read(path: str | Path) -> Case:
-    """The case in a file that `write` wrote."""
+    """The case in a file that `write` wrote; one of an older format lacks some grids and numbers."""
     place = Path(path)
     try:
         told: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
@@ -159,7 +165,7 @@ def read(path: str | Path) -> Case:
             raise StudyError(f"{str(place)!r} was written by a newer Pellucid; update.")
         grids = {name: _grid(each) for name, each in told["grids"].items()}
         numbers = {name: _number(each) for name, each in told["numbers"].items()}
-        return Case(told["case"], told["facts"], grids, numbers)
+        return Case(told["case"], told["facts"], grids, numbers, int(told["format"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StudyError(f"{str(place)!r} is no case of the study of neurons ({error}); compute it again.") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -31,10 +31,17 @@ def relative(grid: Grid, row: str, column: int, whole: Number, chance: float) ->
 
 def by_groups(values: Array, chance: float = 0.0) -> Number:
     """The mean of one value of each of several groups of documents, with its jackknife interval."""
-    if len(values) < 2:
+    return of_means(lambda mean: mean, values, chance=chance)
+
+
+def of_means(number: Callable[..., float], *rows: Array, chance: float = 0.0) -> Number:
+    """A number of the means of several values of each group of documents, [groups] each, with its jackknife
+    interval."""
+    count = len(rows[0])
+    if count < 2:
         return UNKNOWN
-    without = [np.delete(values, group).mean() for group in range(len(values))]
-    return resampled(float(values.mean()), without, np.ones(len(values)), chance)
+    without = [number(*(np.delete(row, group).mean() for row in rows)) for group in range(count)]
+    return resampled(float(number(*(row.mean() for row in rows))), without, np.ones(count), chance)
 
 
 def apart(one: Number, other: Number) -> Number:
@@ -66,10 +73,25 @@ def total_of(grid: Grid, first: int) -> dict[str, int]:
     return {str(site): round(float(share) * first) for site, share in zip(grid.columns, grid.values[0], strict=True)}
 
 
-def random_draws(case: Case, where: str) -> Array:
-    """Random neurons, which are drawn anew for every ranking: [rankings, columns]."""
-    names = [f"{where} {method}" for method in METHODS if f"{where} {method}" in case.grids]
+def random_draws(case: Case, score: str) -> Array:
+    """A score with random neurons, drawn anew for every ranking: [rankings, columns].
+
+    Without them in the model it is of one draw each; with them alone in a probe, the mean of several.
+    """
+    names = [f"{score} {method}" for method in METHODS if f"{score} {method}" in case.grids]
     return np.stack([case.grids[name].row("random") for name in names])
+
+
+def draws_in(case: Case, name: str) -> Array:
+    """Accuracies of probes of random neurons, draw by draw; not a number where only means of draws were kept."""
+    return case.grids[name].values.flatten() if name in case.grids else np.full(1, math.nan)
+
+
+def told_draws(draws: Array) -> str:
+    """How many draws there are, and between which numbers they lie."""
+    if np.isnan(draws).any():
+        return "draws were not kept"
+    return f"{len(draws)} draws {draws.min():.1%} to {draws.max():.1%}"
 
 
 def beyond_draws(number: Number, value: float, draws: Array) -> bool | None:
