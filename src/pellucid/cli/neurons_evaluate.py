@@ -295,7 +295,7 @@ class _Judge:
         }
         if "model" in ways:
             made["model"] = neurons.ablated_in_model(
-                self.model, told.in_model(self.corpus), ranking, replacement=told.replacement, progress=False, **curve
+                self.model, told.in_model(self.corpus), ranking, replacement=told.replacement, **curve
             )
         if "probe" in ways:
             made["probe"] = neurons.ablated_in_probe(self.store, ranking, **curve, **trained)

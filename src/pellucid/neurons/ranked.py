@@ -234,7 +234,7 @@ def _rows(
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
         chosen = patterns(sites) or usual_sites(source.sites, read.get("side", "source"))
         text = corpus.labelled(concept) if whole else corpus
-        settings: Options = {"long": "truncate" if whole else "window", "progress": False, **told}
+        settings: Options = {"long": "truncate" if whole else "window", **told}
         yield (
             build_store(models, text, Path(folder) / "store", chosen, dtype="float32", pooling=how, **settings),
             None,
