@@ -13,6 +13,7 @@ from pellucid import neurons
 from pellucid.cli.neurons_compare import _by_method
 from pellucid.model import Model
 from pellucid.results import Result
+from pellucid.written import number
 from tests.neurons import planted
 
 CORPUS = ["--corpus", "grammar:40:3"]
@@ -190,6 +191,8 @@ def test_neurons_are_followed_through_templates(cli, tagger, tmp_path):
     assert first[0] == pytest.approx(second[0])
     assert first[1] > second[1] + 0.5
     assert name in printed
+    low, high = float(found.low[0, 0, 1]), float(found.high[0, 0, 1])
+    assert f"{number(float(first[1]))} ({number(low)} to {number(high)})" in printed
     saved = neurons.rank(Model.load(str(tagger)), planted.corpus().take(20), concept="upos=NOUN", sites="neurons.0",
                          control=False, progress=False)["probeless"]  # fmt: skip
     saved.save(tmp_path / "ranked")

@@ -104,7 +104,7 @@ def _kinds(templates: list[str]) -> dict[str, list[list[str]]]:
 
 
 def _print(name: str, result: Trajectories) -> None:
-    """One table for each neuron: the mean at every word of every kind."""
+    """One table for each neuron: the mean at every word of every kind, with its interval."""
     words = result.table("words").columns["word"]
     kinds = [str(kind) for kind in result.axes["stimulus"]]
     for at, neuron in enumerate(result.axes["measure"]):
@@ -112,10 +112,17 @@ def _print(name: str, result: Trajectories) -> None:
         rows = [
             [
                 place + 1,
-                *(f"{words[kind, place]} {number(float(means[kind, place]))}" for kind in range(len(kinds))),
+                *(f"{words[kind, place]} {_told(result, (at, kind, place))}" for kind in range(len(kinds))),
                 number(float(means[:, place].max() - means[:, place].min())),
             ]
             for place in range(means.shape[1])
         ]
         print_table(["word", *kinds, "apart"], rows, title=f"{name}: {neuron}", right=["apart"])
     console().print(f"interval: {result.resampled}")
+
+
+def _told(result: Trajectories, at: tuple[int, int, int]) -> str:
+    """A mean and the interval of it, where there is one."""
+    if result.low is None or result.high is None:
+        return number(float(result.values[at]))
+    return f"{number(float(result.values[at]))} ({number(float(result.low[at]))} to {number(float(result.high[at]))})"
