@@ -229,3 +229,11 @@ def test_one_ranking_of_this_very_model_is_followed(refused, tagger, ranked, tmp
     other = replace(made.provenance, models=({"name": "another", "fingerprint": "x"},))
     replace(made, provenance=other).save(tmp_path / "other")
     refused(*line, tmp_path / "other", said="The ranking was made with 'another', and ")
+
+
+def test_several_sites_are_searched_if_they_are_equally_wide(cli, refused, tagger):
+    line = ["neurons", "search", tagger, "--with", tagger, *CORPUS, "--no-control", "--json", "--sites"]
+    code, printed, told = cli(*line, "neurons.0,neurons.1")
+    assert code == 0, told
+    assert json.loads(printed)["maxcorr"]["axes"]["neuron"][64] == "neurons.1:0"
+    refused(*line, "resid.*,neurons.1", said="have equally many neurons, and resid.0 has ")
