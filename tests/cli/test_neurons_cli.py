@@ -254,3 +254,14 @@ def test_fewest_says_how_many_words_a_class_needs(cli, tagger, refused):
     assert list(made["classes"]) == ["DET", "NOUN", "PRON", "PUNCT", "VERB"]
     words = ("neurons", "probe", tagger, *CORPUS, "--concept", "upos", "--fewest", "120")
     refused(*words, said="lower fewest (--fewest).")
+
+
+def test_help_names_every_method_and_the_default(cli):
+    from pellucid.cli._neuron_options import METHODS
+    from pellucid.neurons import RANKINGS
+
+    assert METHODS.replace(" or ", ", ").split(", ") == list(RANKINGS)
+    for command, default in (("rank", "probeless"), ("compare", "probeless, selectivity, iou, precision")):
+        said = " ".join(cli("neurons", command, "--help")[1].replace("│", " ").split())
+        assert METHODS in said
+        assert f"default: {default})" in said

@@ -25,7 +25,14 @@ ConceptOption = Annotated[
         "sentence:label."
     ),
 ]
-Methods = Annotated[list[str] | None, typer.Option("--method", help="How to rank (may be repeated).")]
+METHODS = (
+    "probeless, iou, precision, selectivity, probe-elastic, probe-l1, probe-l2, gaussian, ablation, ablation-greedy or "
+    "forest"
+)
+Methods = Annotated[
+    list[str] | None,
+    typer.Option("--method", metavar="METHOD", help=f"How to rank: {METHODS} (may be repeated; default: probeless)."),
+]
 SitesOption = Annotated[list[str] | None, typer.Option(help="Sites (may be repeated; default: resid.* and neurons.*).")]
 Class = Annotated[str | None, typer.Option("--class", help="The class whose order counts (default: overall).")]
 Control = Annotated[bool, typer.Option(help="Read the text with a randomly initialised model too.")]

@@ -15,7 +15,7 @@ from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
 from pellucid.cli._neuron_concepts import concept_of
-from pellucid.cli._neuron_options import Class, Methods, OptionalCorpus, Out, Pooling, Seed, SitesOption, group
+from pellucid.cli._neuron_options import METHODS, Class, OptionalCorpus, Out, Pooling, Seed, SitesOption, group
 from pellucid.cli._neuron_rankings import saved
 from pellucid.cli._neuron_results import check_out, give, reading
 from pellucid.cli._print import console
@@ -59,7 +59,14 @@ def compare(
     model: Annotated[str | None, typer.Option(help="Rank with this model now, instead of saved rankings.")] = None,
     corpus: OptionalCorpus = None,
     concept: Annotated[str | None, typer.Option(help="The concept to rank for, as in `pellucid neurons rank`.")] = None,
-    method: Methods = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            metavar="METHOD",
+            help=f"With --model: {METHODS} (may be repeated; default: {', '.join(USUAL)}).",
+        ),
+    ] = None,
     sites: SitesOption = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons that count as the first ones.")] = 50,
     cls: Class = None,
