@@ -37,6 +37,9 @@ def test_rankings_that_learn_tell_their_accuracy_beside_controls(cli, tagger, tm
     assert code == 0, err
     said = " ".join(out.split())
     assert said.count("accuracy of what ranked:") == 3
+    assert said.count("best class") == 3
+    told = cli(*("upos" if word == "upos=NOUN" else word for word in words), "--method", "gaussian")[1]
+    assert "best class" not in told, "all classes are told apart at once"
     page = (tmp_path / "r" / "neurons.html").read_text(encoding="utf-8")
     assert page.count("Accuracy of what ranked them, on documents that it did not learn from") == 3
     for name in methods:
@@ -102,6 +105,7 @@ def test_show_writes_a_page_with_every_neuron(cli, tagger, tmp_path):
     assert code == 0
     page = (tmp_path / "page" / "neurons.html").read_text(encoding="utf-8")
     first = Result.load(tmp_path / "page" / "results" / "ranking_probeless").top(3)
+    assert "is one by luck: NUM (9)." in " ".join(out.split())
     for name in first:
         assert name in out
         assert f">{name}</h2>" in page

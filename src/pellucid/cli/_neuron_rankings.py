@@ -109,7 +109,7 @@ def _row(result: Ranking, name: str, cls: str | None) -> dict[str, object]:
         parts = {**result.overall.columns, "random model": result.random_model}
         numbers = {part: float(column[place]) for part, column in parts.items() if column is not None}
         like = {_LIKE: _like(result, place)} if "matches" in result.tables else {}
-        best = {"best class": _best(result, name)} if result.concept else {}
+        best = {"best class": _best(result, name)} if result.concept and result.classes_apart else {}
         return {"neuron": name, **numbers, **best, **like}
     at = result.place("class", cls), place
     control = result.tables["random model"].columns["value"] if "random model" in result.tables else None
@@ -135,8 +135,6 @@ def _like(result: Ranking, place: int) -> str:
 
 
 def _best(result: Ranking, name: str) -> str:
-    if not result.classes_apart:
-        return "all at once"
     best, score = result.best_class(name)
     return f"{'+' if score >= 0 else '−'} {best}"
 

@@ -136,6 +136,7 @@ def show(
     from pellucid.errors import PellucidError
     from pellucid.neurons import rank as ranked
     from pellucid.neurons import read as read_neurons
+    from pellucid.neurons.rare_classes import left_out_told
     from pellucid.neurons.scores import FEW
 
     if not neuron and not concept:
@@ -162,6 +163,8 @@ def show(
     if json:
         print_json(result.to_json())
         return
+    for told in dict.fromkeys(filter(None, map(left_out_told, rankings.values()))):
+        console().print(told, markup=False)
     for name in names:
         _print_neuron(result, name)
     if page is not None:
