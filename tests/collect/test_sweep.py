@@ -437,17 +437,3 @@ def test_shards_grow_with_what_is_merged_and_shrink_with_what_is_run():
     assert tokens(1000, small) == 4 * 128
     bare = SimpleNamespace(device=torch.device("cpu"), hf=torch.nn.Identity())  # nothing learned, nothing to run
     assert default_shard(make_job([model], {"one": small}, Reading(), token_budget=128), [bare]) == 1 << 20
-
-
-def test_progress_counts_what_is_done(capfd):
-    from pellucid.collect.progress import Progress
-
-    with Progress(True) as shown:
-        shown.begin("training the probe", 4, unit="epochs")
-        shown.advance(2)
-    with Progress(True) as shown:
-        shown.begin("Sweeping", 4)
-        shown.advance(2)
-    told = capfd.readouterr().err
-    assert "epochs/s" in told
-    assert "tokens/s" in told

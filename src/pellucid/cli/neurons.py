@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,7 +137,6 @@ def show(
     from pellucid.errors import PellucidError
     from pellucid.neurons import rank as ranked
     from pellucid.neurons import read as read_neurons
-    from pellucid.neurons.rare_classes import left_out_told
     from pellucid.neurons.scores import FEW
 
     if not neuron and not concept:
@@ -163,12 +163,19 @@ def show(
     if json:
         print_json(result.to_json())
         return
-    for told in dict.fromkeys(filter(None, map(left_out_told, rankings.values()))):
-        console().print(told, markup=False)
+    _print_left_out(rankings)
     for name in names:
         _print_neuron(result, name)
     if page is not None:
         console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+def _print_left_out(rankings: Mapping[str, Ranking]) -> None:
+    """The classes that were left out of rankings, once."""
+    from pellucid.neurons.rare_classes import left_out_told
+
+    for told in dict.fromkeys(filter(None, map(left_out_told, rankings.values()))):
+        console().print(told, markup=False)
 
 
 def _with_effects(result: NeuronReading, model: Model, corpus: Corpus | None, seed: int) -> NeuronReading:
