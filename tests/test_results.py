@@ -239,7 +239,7 @@ def test_nothing_that_is_there_is_overwritten(kind, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("keep")
     (tmp_path / "empty").mkdir()
-    for taken, complaint in (("full", "not empty"), ("full/mine", "not empty"), ("no/parent", "There is no folder")):
+    for taken, complaint in (("full", "not empty"), ("full/mine", "is a file"), ("no/parent", "There is no folder")):
         with pytest.raises(PellucidError, match=complaint):
             made(kind).save(tmp_path / taken)
     made(kind).save(tmp_path / "empty")

@@ -14,10 +14,18 @@ from pellucid.errors import PellucidError
 
 
 def check_free(folder: Path) -> None:
-    """Raises where a folder cannot be written without touching something that is there."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    """Raises where a folder cannot be written, or not without touching something that is there."""
+    if folder.exists() and not folder.is_dir():
+        raise PellucidError(f"{str(folder)!r} is a file; give the name of a folder that is new or empty.")
+    if folder.is_dir() and any(folder.iterdir()):
         raise PellucidError(f"{str(folder)!r} exists and is not empty; choose another folder.")
     _check_parent(folder)
+    try:  # rights alone do not tell: folders of the system refuse their owner too
+        trial = _beside(folder.resolve())
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        raise _not_written(folder, error) from error
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:

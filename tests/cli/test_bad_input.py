@@ -147,3 +147,27 @@ def test_running_out_of_memory_is_bad_input(cli, gpt2_folder, monkeypatch):
     code, out, err = cli("run", gpt2_folder, TEXT)
     assert (code, out) == (2, "")
     assert "ran out of memory on a batch of 1 × 3 tokens" in err
+
+
+def test_ctrl_c_says_once_what_is_left(cli, monkeypatch, tmp_path):
+    from pellucid.cli import _options as options
+    from pellucid.corpus import Corpus
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Corpus, "open", stopped)
+    code, out, err = cli("corpus", "info", "grammar")
+    assert (code, out) == (130, "")
+    assert err == "pellucid: stopped; nothing was written. Run the same command to start again.\n"
+    (tmp_path / "plan.json").write_text("{}")
+
+    def begun(*_, **__):
+        with options.resumable(tmp_path):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Corpus, "open", begun)
+    code, out, err = cli("corpus", "info", "grammar")
+    assert code == 130
+    assert err.count("stopped") == 1
+    assert "run the same command again to go on" in err

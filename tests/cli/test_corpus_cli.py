@@ -81,3 +81,10 @@ def test_bad_input_is_one_sentence(folder, arguments, message):
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+def test_all_values_of_a_label_of_twenty_are_listed(cli):
+    code, out, _ = cli("corpus", "info", "grammar:300")
+    assert code == 0
+    said = " ".join(out.split())
+    assert "NUM 38" in said, "the rarest of 14 parts of speech"

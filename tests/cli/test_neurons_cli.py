@@ -37,6 +37,9 @@ def test_rankings_that_learn_tell_their_accuracy_beside_controls(cli, tagger, tm
     assert code == 0, err
     said = " ".join(out.split())
     assert said.count("accuracy of what ranked:") == 3
+    assert said.count("best class") == 3
+    told = cli(*("upos" if word == "upos=NOUN" else word for word in words), "--method", "gaussian")[1]
+    assert "best class" not in told, "all classes are told apart at once"
     page = (tmp_path / "r" / "neurons.html").read_text(encoding="utf-8")
     assert page.count("Accuracy of what ranked them, on documents that it did not learn from") == 3
     for name in methods:
@@ -102,6 +105,7 @@ def test_show_writes_a_page_with_every_neuron(cli, tagger, tmp_path):
     assert code == 0
     page = (tmp_path / "page" / "neurons.html").read_text(encoding="utf-8")
     first = Result.load(tmp_path / "page" / "results" / "ranking_probeless").top(3)
+    assert "is one by luck: NUM (9)." in " ".join(out.split())
     for name in first:
         assert name in out
         assert f">{name}</h2>" in page
@@ -134,9 +138,17 @@ def test_show_tells_the_classes_of_several_concepts_and_how_to_ask_for_them(cli,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("rank", "--concept", "upos=NOPE"), "No word has NOPE"),
+        (("rank", "--concept", "upos=NOPE"), "has NOPE for 'upos'"),
         (("rank", "--concept", "upos", "--method", "guess"), "no ranking by guess; there are probeless"),
-        (("rank", "--concept", "nolabel"), "label 'nolabel'"),
+        (("rank", "--concept", "nolabel"), "No word or sentence of grammar:60:3 has the label 'nolabel'; it has coref"),
+        (("rank", "--concept", "sentence:nolabel"), "No sentence of "),
+        (("rank", "--concept", "pair:overlap"), "'pair:overlap' is about pairs of sentences, and "),
+        (("rank", "--concept", "upos", "--pooling", "sentence-mean"), "'upos' is a label of words, and --pooling"),
+        (
+            ("rank", "--concept", "property:capital", "--pooling", "sentence-mean"),
+            "'property:capital' tells words apart, and --pooling sentence-mean reads whole sentences: leave --pooling",
+        ),
+        (("rank", "--concept", "upos=XYZ"), "has XYZ for 'upos'; its values are ADJ, ADP, ADV, AUX, CCONJ, DET, NOUN"),
         (("rank", "--concept", "property:size"), "there are length"),
         (("rank", "--concept", "upos", "--sites", "nothing.*"), "nothing"),
         (("rank", "--concept", "upos", "--quantile", "0.9"), "has no use for quantile"),
@@ -149,6 +161,20 @@ def test_bad_input_is_one_sentence_and_writes_nothing(refused, tagger, tmp_path,
     command, *rest = words
     refused("neurons", command, tagger, *CORPUS, *rest, "-o", tmp_path / "out", said=message)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--quantile", "1.5"), "--quantile 1.5 must be at least 0 and less than 1"),
+        (("--quantile", "0.5", "--threshold", "1"), "--quantile or above --threshold; give one of the two"),
+        (("--ends", "lower"), "There are no --ends 'lower'; use both or upper"),
+        (("-o", "/proc/x"), "'/proc/x' could not be written"),
+        (("-o", __file__), "is a file; give the name of a folder"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_opened(refused, words, message):
+    refused("neurons", "rank", "nowhere", *CORPUS, "--concept", "upos", "--method", "iou", *words, said=message)
 
 
 @pytest.mark.parametrize(
@@ -167,3 +193,79 @@ def test_bad_input_is_one_sentence_and_writes_nothing(refused, tagger, tmp_path,
 def test_a_full_folder_is_refused_before_anything_is_opened(refused, tmp_path, line):
     (tmp_path / "kept").write_text("")
     refused("neurons", *line, "-o", tmp_path, said="exists and is not empty")
+
+
+def test_classes_of_few_words_are_left_out_and_named(cli, tagger, tmp_path):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos", "--sites", "neurons.*", "--method", "selectivity")
+    code, out, err = cli(*words, "-o", tmp_path / "r")
+    assert code == 0, err
+    assert "is one by luck: NUM (9)." in " ".join(out.split())
+    assert "fewer than 10 words" not in err
+    saved = Result.load(tmp_path / "r" / "selectivity")
+    assert "NUM" not in saved.classes
+    assert "NOUN" in saved.classes
+    page = (tmp_path / "r" / "neurons.html").read_text(encoding="utf-8")
+    assert "is one by luck: NUM (9)." in page
+    told = json.loads(cli(*words, "--json")[1])["selectivity"]
+    assert told["left out"] == {"NUM": 9}
+    one = json.loads(cli("neurons", "rank", tagger, *CORPUS, "--concept", "upos=NUM", "--json")[1])["probeless"]
+    assert list(one["classes"]) == ["NUM"]
+
+
+def test_the_random_model_stands_beside_scores(cli, tagger, tmp_path):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos=NOUN", "--sites", "neurons.*", "--method", "iou")
+    code, out, err = cli(*words, "-o", tmp_path / "r")
+    assert code == 0, err
+    control = abs(Result.load(tmp_path / "r" / "iou").table("random model").columns["value"][0])
+    said = " ".join(out.split())
+    assert "neuron score chance random model low high best class" in said
+    assert f"where weights are random; the best there is {control.max():.4g} (" in said
+    told = json.loads(cli(*words, "--json")[1])["iou"]
+    place = Result.load(tmp_path / "r" / "iou").place("neuron", told["neurons"][0]["neuron"])
+    assert told["neurons"][0]["random model"] == pytest.approx(control[place])
+    assert abs(told["classes"]["NOUN"][0]["random model"]) == pytest.approx(control[place])
+    assert f"the best there is {control.max():.4g} (" in told["random model"]
+    assert "random model" not in cli(*words, "--no-control")[1]
+
+
+def test_several_classes_of_the_random_model_are_summed_as_the_method_does(tmp_path):
+    from pellucid import neurons
+
+    found = neurons.rank(planted.model(), planted.corpus().take(30), concept="upos=NOUN,VERB,DET", sites="neurons.0",
+                         methods=["probeless", "selectivity"], progress=False)  # fmt: skip
+    other = {name: abs(each.table("random model").columns["value"]) for name, each in found.items()}
+    assert found["probeless"].random_model == pytest.approx(other["probeless"].sum(0) / 2)
+    assert found["selectivity"].random_model == pytest.approx(other["selectivity"].max(0))
+    sums = abs(found["probeless"].values).sum(0) / 2
+    assert sums == pytest.approx(found["probeless"].scores())
+
+
+@pytest.mark.parametrize("name", ["other", "upos"])
+def test_a_list_of_words_may_be_called_like_anything(cli, tagger, tmp_path, name):
+    (tmp_path / f"{name}.txt").write_text("the\na\n")
+    words = ("--concept", f"words:{tmp_path / name}.txt", "--sites", "neurons.0", "--no-control", "--json")
+    code, out, err = cli("neurons", "rank", tagger, *CORPUS, *words)
+    assert code == 0, err
+    assert list(json.loads(out)["probeless"]["classes"]) == [f"words of {name}"]
+
+
+def test_fewest_says_how_many_words_a_class_needs(cli, tagger, refused):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos", "--sites", "neurons.0", "--json")
+    told = json.loads(cli(*words, "--no-control", "--fewest", "18")[1])["probeless"]
+    assert told["left out"] == {"ADV": 15, "NUM": 9, "PART": 17}
+    assert "NUM" in json.loads(cli(*words, "--no-control", "--fewest", "9")[1])["probeless"]["classes"]
+    made = json.loads(cli(*words, "--method", "forest", "--seeds", "1", "--fewest", "60")[1])["forest"]
+    assert list(made["classes"]) == ["DET", "NOUN", "PRON", "PUNCT", "VERB"]
+    words = ("neurons", "probe", tagger, *CORPUS, "--concept", "upos", "--fewest", "120")
+    refused(*words, said="lower fewest (--fewest).")
+
+
+def test_help_names_every_method_and_the_default(cli):
+    from pellucid.cli._neuron_options import METHODS
+    from pellucid.neurons import RANKINGS
+
+    assert METHODS.replace(" or ", ", ").split(", ") == list(RANKINGS)
+    for command, default in (("rank", "probeless"), ("compare", "probeless, selectivity, iou, precision")):
+        said = " ".join(cli("neurons", command, "--help")[1].replace("│", " ").split())
+        assert METHODS in said
+        assert f"default: {default})" in said

@@ -11,7 +11,9 @@ import pytest
 
 from pellucid import neurons
 from pellucid.cli.neurons_compare import _by_method
+from pellucid.model import Model
 from pellucid.results import Result
+from pellucid.written import number
 from tests.neurons import planted
 
 CORPUS = ["--corpus", "grammar:40:3"]
@@ -48,7 +50,13 @@ def test_saved_rankings_are_compared(cli, ranked, tmp_path):
     assert ">all-precision: its first neurons by site</h2>" in page
     assert ">precision: stability over documents</h2>" in page
     assert not [name for name in made if f">{name}</h2>" in page], "names of folders are no headings"
-    assert "[agreement]" in printed
+    lines = printed.splitlines()
+    assert {"Agreement of the rankings", "A vote of all rankings", "all-precision: neurons per class"} <= set(lines)
+    assert len(lines) < 350
+    assert "made by" not in printed
+    assert "memory_limit" not in printed
+    names = [line.split()[0] for line in lines if line.strip().startswith("neurons.0:")]
+    assert names == made["vote"].top(10)
 
 
 def test_methods_are_compared_on_parts_of_the_documents(cli, tagger):
@@ -161,6 +169,10 @@ def test_neurons_are_searched_in_other_models(cli, tagger, tmp_path):
     assert found.values[0][alive] == pytest.approx(1, abs=1e-4)  # the same model again
     assert "random model" in found.tables
     assert "likes in other models (MaxCorr)" in printed
+    like = found.table("matches").columns
+    first = found.place("neuron", found.top(1)[0])
+    assert f"{like['other site'][first]}:{like['other unit'][first]} (" in printed
+    assert "random model: the same score where weights are random" in printed
     page = (tmp_path / "out" / "neurons.html").read_text(encoding="utf-8")
     assert "neurons.0:direction 0" in page
     assert "found in" in page
@@ -179,7 +191,9 @@ def test_neurons_are_followed_through_templates(cli, tagger, tmp_path):
     assert first[0] == pytest.approx(second[0])
     assert first[1] > second[1] + 0.5
     assert name in printed
-    saved = neurons.rank(planted.model(), planted.corpus().take(20), concept="upos=NOUN", sites="neurons.0",
+    low, high = float(found.low[0, 0, 1]), float(found.high[0, 0, 1])
+    assert f"{number(float(first[1]))} ({number(low)} to {number(high)})" in printed
+    saved = neurons.rank(Model.load(str(tagger)), planted.corpus().take(20), concept="upos=NOUN", sites="neurons.0",
                          control=False, progress=False)["probeless"]  # fmt: skip
     saved.save(tmp_path / "ranked")
     line = ["neurons", "follow", tagger, "--ranking", tmp_path / "ranked", "--top", "2", "--stimuli", "negation"]
@@ -206,3 +220,20 @@ def test_neurons_are_followed_through_templates(cli, tagger, tmp_path):
 )
 def test_refusals_are_one_sentence(refused, tagger, line, said):
     refused("neurons", *(tagger if word == "MODEL" else word for word in line), said=said)
+
+
+def test_one_ranking_of_this_very_model_is_followed(refused, tagger, ranked, tmp_path):
+    line = ["neurons", "follow", tagger, "--stimuli", "number", "--ranking"]
+    refused(*line, ranked, said="holds 3 rankings, and one is followed: give the folder of all-precision, all-prob")
+    made = Result.load(ranked / "all-precision")
+    other = replace(made.provenance, models=({"name": "another", "fingerprint": "x"},))
+    replace(made, provenance=other).save(tmp_path / "other")
+    refused(*line, tmp_path / "other", said="The ranking was made with 'another', and ")
+
+
+def test_several_sites_are_searched_if_they_are_equally_wide(cli, refused, tagger):
+    line = ["neurons", "search", tagger, "--with", tagger, *CORPUS, "--no-control", "--json", "--sites"]
+    code, printed, told = cli(*line, "neurons.0,neurons.1")
+    assert code == 0, told
+    assert json.loads(printed)["maxcorr"]["axes"]["neuron"][64] == "neurons.1:0"
+    refused(*line, "resid.*,neurons.1", said="have equally many neurons, and resid.0 has ")

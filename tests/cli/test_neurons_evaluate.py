@@ -8,6 +8,7 @@ import pytest
 
 from pellucid import neurons
 from pellucid.results import Result
+from pellucid.written import number
 from tests.neurons import planted
 
 LINE = ["--corpus", "grammar:240:3", "--sites", "neurons.0", "--epochs", "15"]
@@ -20,7 +21,15 @@ def test_a_probe_with_its_controls_and_its_ranking(cli, tagger, tmp_path):
     said = " ".join(printed.split())
     for word in ("control task", "random model", "selectivity", "document groups", "always the most frequent class"):
         assert word in said
-    assert Result.load(out / "probe").values[0, 0] > 0.95
+    found = Result.load(out / "probe")
+    assert found.values[0, 0] > 0.95
+    low, high = (float(part[0, 0]) for part in (found.low, found.high))
+    row = next(line for line in printed.splitlines() if line.strip().startswith("all classes"))
+    assert f"{number(float(found.values[0, 0]))} ({number(low)} to {number(high)})" in row
+    assert "made by" not in printed
+    assert " rows" not in printed
+    ranked = Result.load(out / "ranking").top(10)
+    assert [line.split()[0] for line in printed.splitlines() if line.strip().startswith("neurons.0:")] == ranked
     ranking = Result.load(out / "ranking")
     assert ranking.top(1) == [planted.names()["NOUN"]]
     assert ranking.provenance.command.startswith("pellucid neurons probe")
@@ -97,7 +106,15 @@ def test_a_model_without_a_task_is_judged_by_probes_alone(cli, tmp_path):
     assert code == 0, told
     assert "not judged in the model" in told
     assert set(json.loads(printed)) == {"ranking", "probe", "anew", "sites"}
-    assert cli(*line, "--ways", "model")[0] == 2
+
+
+def test_a_task_that_was_asked_for_is_looked_for_before_anything_is_read(refused, tagger, tmp_path, monkeypatch):
+    bare = tmp_path / "bare"
+    planted.network().transformer.save_pretrained(bare)
+    planted.tokenizer().save_pretrained(bare)
+    monkeypatch.setattr(neurons, "rank", None)
+    refused("neurons", "evaluate", bare, *LINE, "--concept", "upos=NOUN", "--ways", "model", said="task")
+    refused("neurons", "evaluate", tagger, *LINE, "--concept", "upos", "--replacement", "noise", said="noise")
 
 
 def test_nothing_is_left_where_saving_fails(cli, tagger, tmp_path, monkeypatch):

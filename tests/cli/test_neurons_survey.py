@@ -43,4 +43,4 @@ def test_sentence_rows_are_ranked_and_words_refused(cli, tagger):
     assert set(json.loads(printed)["probeless"]["classes"]) >= {"past", "present"}
     code, printed, told = cli(*line, "--concept", "upos", "--pooling", "sentence-mean")
     assert code == 2
-    assert "label 'upos', which the corpus does not have" in told
+    assert "'upos' is a label of words, and --pooling sentence-mean reads whole sentences" in told

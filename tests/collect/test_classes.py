@@ -170,7 +170,7 @@ def test_what_does_not_exist_is_refused():
         view.variance("NOUN", "resid.0")
     with pytest.raises(SweepError, match=r"Covariances were not gathered; .*'full'"):
         view.covariance("NOUN", "resid.0")
-    with pytest.raises(SweepError, match=r"reads the label 'xpos', which the corpus does not have; it has word, tag"):
+    with pytest.raises(SweepError, match=r"no label 'xpos' in the corpus, which ClassMoments reads; it has word, tag"):
         check_labels([ClassMoments(SITES, label="xpos")], ["tag"])
     with pytest.raises(SweepError, match=r"covariance='some' means nothing"):
         ClassMoments(SITES, label="tag", covariance="some")

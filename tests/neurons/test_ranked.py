@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
@@ -178,3 +179,12 @@ def test_units_of_heads_are_named_head_by_head():
         for unit in (0, 3, width - 1):
             place = made["probeless"].place("neuron", f"heads.0:{head * width + unit}")
             assert made["probeless"].values[0, place] == pytest.approx(away[head, unit], abs=1e-5)
+
+
+def test_a_model_that_is_read_into_a_store_says_so_where_someone_looks(capfd, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    text = planted.corpus().take(60)
+    neurons.rank(planted.model(), text, concept="upos=NOUN", methods="probe-l2", sites="neurons.0", seeds=1)
+    told = capfd.readouterr().err
+    assert "Building the store" in told
+    assert "epochs" in told

@@ -32,6 +32,8 @@ def test_the_section_shows_the_ranking(tmp_path, monkeypatch):
     assert share(own) in page
     told = json.loads((tmp_path / "out" / "result.json").read_text())
     assert [each["absent"] for each in told["sections"] if each["title"] == concepts.SECTION.title] == [None]
+    assert "NUM" not in result.classes
+    assert "is one by luck: NUM (9)." in page
 
 
 def test_it_says_why_it_is_not_there(monkeypatch):

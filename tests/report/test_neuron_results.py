@@ -13,6 +13,7 @@ from pellucid import neurons
 from pellucid.neurons.survey import KINDS
 from pellucid.report.cells import resampling
 from pellucid.report.neuron_results import write_results
+from pellucid.report.neurons import write_neurons
 from tests.neurons import planted
 from tests.results_by_hand import survey_by_hand
 
@@ -37,9 +38,9 @@ def test_every_class_has_its_best_neuron_beside_the_untrained_models_best(rankin
     other = np.abs(ranking.table("random model").columns["value"][at]).max()
     assert float(rows["NOUN"]["untrained model's best"]) == pytest.approx(other)
     first = rows_of(tmp_path / "out" / "tables" / "probeless_first.csv")
-    assert list(first[0]) == ["neuron", "score", "chance", "95% from", "to", "best class"], (
-        "a sum over classes stands beside no single class of the untrained model"
-    )
+    assert list(first[0]) == ["neuron", "score", "chance", "95% from", "to", "random model", "best class"]
+    summed = np.abs(ranking.table("random model").columns["value"])[:, ranking.place("neuron", first[0]["neuron"])]
+    assert float(first[0]["random model"]) == pytest.approx(summed.sum() / 2), "a sum over pairs, as the score is"
     assert first[0]["neuron"] == ranking.top(1)[0]
 
 
@@ -72,3 +73,29 @@ def test_a_survey_has_its_kinds_and_the_first_of_each(tmp_path):
 def test_captions_say_where_intervals_come_from_or_why_there_are_none(ranking):
     assert resampling(replace(ranking, resampled="ten groups")) == "Interval: ten groups"
     assert resampling(replace(ranking, resampled="no interval: one text")) == "No interval: one text"
+
+
+def test_neurons_that_tell_all_classes_at_once_have_no_class_of_their_own(ranking, tmp_path):
+    origin = ranking.provenance
+    together = replace(ranking, provenance=replace(origin, arguments={**origin.arguments, "method": "gaussian"}))
+    page = write_results(tmp_path / "out", {"g": together}, model="m", about="a").read_text(encoding="utf-8")
+    assert "All 14 classes are told apart at once" in page
+    assert not [word for word in ("fires for", "best class", "is silent for") if word in page]
+    assert "best class" not in rows_of(tmp_path / "out" / "tables" / "g_first.csv")[0]
+    reading = neurons.read(planted.model(), planted.corpus().take(20), neurons=[ranking.top(1)[0]], progress=False)
+    write_neurons(tmp_path / "one", reading, {"g": together}, model="m", command="c")
+    (row,) = rows_of(next((tmp_path / "one" / "tables").glob("*_places.csv")))
+    assert row["best class"] == "all at once"
+    assert float(row["score"]) == pytest.approx(together.scores().max())
+
+
+def test_a_page_says_what_it_was_made_from(ranking, tmp_path):
+    told = replace(ranking, provenance=replace(ranking.provenance, command="pellucid neurons rank x"))
+    page = write_results(tmp_path / "out", {"probeless": told}, model="m", about="a").read_text(encoding="utf-8")
+    assert ">How this was made</h2>" in page
+    assert (tmp_path / "out" / "command.txt").read_text(encoding="utf-8") == "pellucid neurons rank x\n"
+    assert "<pre>pellucid neurons rank x</pre>" in page
+    rows = {row["what"]: row for row in rows_of(tmp_path / "out" / "tables" / "fingerprints.csv")}
+    assert rows["text"]["fingerprint"] == ranking.provenance.corpus["fingerprint"]
+    assert rows["text"]["words"] == f"{ranking.provenance.corpus['words']:,}"
+    assert rows["model"]["fingerprint"] in {each["fingerprint"] for each in ranking.provenance.models}

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pellucid import __version__
+from pellucid.cli._options import INTERRUPTED, Stopped
 from pellucid.errors import PellucidError
 
 
@@ -46,11 +47,17 @@ def build_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Entry point: exit code 0 where all is well, 2 for bad input (one sentence, no traceback), 1 for anything else."""
+    """Entry point: exit code 0 where all is well, 2 for bad input (one sentence, no traceback), 130 for Ctrl-C, 1 for
+    anything else."""
     debug = bool(os.environ.get("PELLUCID_DEBUG"))
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         build_app()()
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if not isinstance(stop, Stopped) and (isinstance(stop, KeyboardInterrupt) or stop.code == INTERRUPTED):
+            print("pellucid: stopped; nothing was written. Run the same command to start again.", file=sys.stderr)
+            sys.exit(INTERRUPTED)
+        raise
     except PellucidError as error:
         if debug:
             raise

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from pellucid.errors import PellucidError
+
 SourceArgument = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="A folder, a GGUF file, a name on the Hugging Face hub, or a saved store."),
@@ -23,7 +25,14 @@ ConceptOption = Annotated[
         "sentence:label."
     ),
 ]
-Methods = Annotated[list[str] | None, typer.Option("--method", help="How to rank (may be repeated).")]
+METHODS = (
+    "probeless, iou, precision, selectivity, probe-elastic, probe-l1, probe-l2, gaussian, ablation, ablation-greedy or "
+    "forest"
+)
+Methods = Annotated[
+    list[str] | None,
+    typer.Option("--method", metavar="METHOD", help=f"How to rank: {METHODS} (may be repeated; default: probeless)."),
+]
 SitesOption = Annotated[list[str] | None, typer.Option(help="Sites (may be repeated; default: resid.* and neurons.*).")]
 Class = Annotated[str | None, typer.Option("--class", help="The class whose order counts (default: overall).")]
 Control = Annotated[bool, typer.Option(help="Read the text with a randomly initialised model too.")]
@@ -63,11 +72,42 @@ class Scoring:
         typer.Option(min=1, max=10, help="probes, gaussian, forest: each leaves out another tenth (default: 3)."),
     ] = None
 
+    fewest: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Words that a class needs where none are named (default: 10; probes, gaussian, forest: 20, always).",
+        ),
+    ] = None
+
+    def classes(self, methods: list[str]) -> dict[str, int]:
+        """The words that a class needs, as `rank` takes it: for rankings from one pass, and for those that train."""
+        from pellucid.neurons.scores import FEW
+
+        return {"least": FEW if self.fewest is None else self.fewest, **fewest_of(methods, self.fewest)}
+
     def given(self) -> dict[str, Any]:
-        """The options that were given."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        """The options that were given; those that cannot be are refused before anything is read."""
+        from pellucid.neurons.histograms import ENDS
+
+        if self.quantile is not None and self.threshold is not None:
+            raise PellucidError("Neurons fire above --quantile or above --threshold; give one of the two.")
+        if self.quantile is not None and not 0 <= self.quantile < 1:
+            raise PellucidError(f"--quantile {self.quantile} must be at least 0 and less than 1, such as 0.95.")
+        if self.ends not in (None, *ENDS):
+            raise PellucidError(f"There are no --ends {self.ends!r}; use {' or '.join(ENDS)}.")
+        told = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "fewest"}
         made = {name: value for name, value in told.items() if value is not None and value is not False}
         return {"quantile": None, **made} if "threshold" in made else made
+
+
+def fewest_of(methods: list[str], fewest: int | None) -> dict[str, int]:
+    """`fewest` for the methods that take it, which are those that train; nothing where none does."""
+    from pellucid.neurons import RANKINGS
+    from pellucid.neurons.ranked import own_options
+
+    takes = any(name in RANKINGS and "fewest" in own_options(name) for name in methods)
+    return {"fewest": fewest} if takes and fewest is not None else {}
 
 
 def group(app: typer.Typer) -> typer.Typer:

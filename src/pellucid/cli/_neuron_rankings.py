@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pellucid.neurons import Ranking
 
 _RESULT = "result.json"
+_LIKE = "like (correlation)"
 _OF_CLASS = 5
 """Neurons that are printed of every class."""
 
@@ -55,6 +56,8 @@ def ranking_told(result: Ranking, top: int) -> dict[str, object]:
         "chance": result.chance,
         "resampled": result.resampled,
         **({"accuracy": result.accuracies} if result.accuracies else {}),
+        **({"left out": _rare(result)} if "left out" in result.tables else {}),
+        **({"random model": random_told(result)} if result.random_model is not None else {}),
         "neurons": [_row(result, name, None) for name in first_of(result, top)],
         "classes": {
             cls: [_row(result, name, cls) for name in first_of(result, top, cls)] for cls in result.classes_apart
@@ -62,44 +65,76 @@ def ranking_told(result: Ranking, top: int) -> dict[str, object]:
     }
 
 
-def print_ranking(result: Ranking, top: int) -> None:
-    """The first neurons across classes, and the first of every class; the accuracy of what ranked, where it has one."""
+def print_ranking(result: Ranking, top: int, *, classes: bool = True) -> None:
+    """The first neurons across classes, and those of every class; the accuracy of what ranked, where it has one."""
     from pellucid.neurons.ranking import accuracy_told
+    from pellucid.neurons.rare_classes import left_out_told
 
-    columns = [name for name in ("score", "null", "low", "high") if name in result.overall.columns]
+    told = [_row(result, name, None) for name in first_of(result, top)]
+    columns = [name for name in ("score", "null", "random model", "low", "high") if name in told[0]]
+    texts = [name for name in ("best class", _LIKE) if name in told[0]]
     rows = [
-        [name, *(f"{_row(result, name, None)[column]:.4g}" for column in columns), _best(result, name)]
-        for name in first_of(result, top)
+        [row["neuron"], *(f"{row[column]:.4g}" for column in columns), *(row[name] for name in texts)] for row in told
     ]
     heads = ["chance" if name == "null" else name for name in columns]
-    print_table(["neuron", *heads, "best class"], rows, title=result.title, right=heads)
+    print_table(["neuron", *heads, *texts], rows, title=result.title, right=heads)
     few = [
         [cls, ", ".join(_signed(result, name, cls) for name in first_of(result, _OF_CLASS, cls))]
-        for cls in result.classes_apart
+        for cls in (result.classes_apart if classes and result.concept else ())
     ]
     if few:
         print_table(["class", "its first neurons (− is silent for it)"], few)
     console().print(f"score: {result.score}")
     if result.null is not None:
         console().print(f"chance: {result.chance}")
+    if told := random_told(result):
+        console().print(f"random model: {told}", markup=False)
     console().print(f"interval: {result.resampled}")
     if told := accuracy_told(result):
         console().print(f"accuracy of what ranked: {told}", markup=False)
+    if told := left_out_told(result):
+        console().print(told, markup=False)
+
+
+def _rare(result: Ranking) -> dict[str, int]:
+    """The classes that were left out, with their words."""
+    table = result.table("left out")
+    return {str(name): count for name, count in zip(table.axes["class"], table.columns["words"].tolist(), strict=True)}
 
 
 def _row(result: Ranking, name: str, cls: str | None) -> dict[str, object]:
     """One neuron's numbers, for a class or across classes."""
     place = result.place("neuron", name)
     if cls is None:
-        return {"neuron": name, **{part: float(column[place]) for part, column in result.overall.columns.items()}}
+        parts = {**result.overall.columns, "random model": result.random_model}
+        numbers = {part: float(column[place]) for part, column in parts.items() if column is not None}
+        like = {_LIKE: _like(result, place)} if "matches" in result.tables else {}
+        best = {"best class": _best(result, name)} if result.concept and result.classes_apart else {}
+        return {"neuron": name, **numbers, **best, **like}
     at = result.place("class", cls), place
-    parts = {"score": result.values, "null": result.null, "low": result.low, "high": result.high}
+    control = result.tables["random model"].columns["value"] if "random model" in result.tables else None
+    parts = {"score": result.values, "null": result.null, "random model": control, "low": result.low,
+             "high": result.high}  # fmt: skip
     return {"neuron": name, **{part: float(array[at]) for part, array in parts.items() if array is not None}}
 
 
+def random_told(result: Ranking) -> str:
+    """The best neuron of the randomly initialised model, in a line; empty where none was read."""
+    scores = result.random_model
+    if scores is None:
+        return ""
+    best = int(scores.argmax())
+    return f"the same score where weights are random; the best there is {scores[best]:.4g} ({result.neurons[best]})"
+
+
+def _like(result: Ranking, place: int) -> str:
+    """What a neuron of a search was found in."""
+    told = {name: part.ravel()[place] for name, part in result.table("matches").columns.items()}
+    named = f"{told['other model']} {told['other site']}"
+    return f"{named}:{told['other unit']} ({told['correlation']:+.3f})" if "other unit" in told else named
+
+
 def _best(result: Ranking, name: str) -> str:
-    if not result.classes_apart:
-        return "all at once"
     best, score = result.best_class(name)
     return f"{'+' if score >= 0 else '−'} {best}"
 

@@ -80,8 +80,8 @@ def give(
     tell: Callable[[str, Any], None] | None = None,
     dump: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> None:
-    """Saves results and their page, all or nothing, and prints them; `headings` are those of the page."""
-    from pellucid.cli._result import print_result
+    """Saves results and their page, all or nothing, and prints them; `headings` are those of page and tables."""
+    from pellucid.cli._neuron_summary import print_summary
     from pellucid.report.neuron_results import write_results
 
     told = {name: under_command(each) for name, each in made.items()}
@@ -92,9 +92,8 @@ def give(
     for name, each in told.items():
         if tell is not None:
             tell(name, each)
-            continue
-        console().print(f"[{name}]", style="bold", markup=False)
-        print_result(each)
+        else:
+            print_summary(each, (headings or {}).get(name, name))
     if out is not None and page is not None:
         console().print(f"Saved in {out}; look at one with: pellucid show {out / next(iter(told))}", markup=False)
         console().print(f"Open this file in a browser: {page.resolve()}", markup=False)

@@ -39,6 +39,14 @@ Probes = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
+INTERRUPTED = 130
+"""What a command that Ctrl-C stopped exits with."""
+
+
+class Stopped(SystemExit):
+    """Ctrl-C, of which the user was told already."""
+
+
 @contextmanager
 def resumable(folder: Path) -> Generator[None]:
     """Ctrl-C in the block says how to go on."""
@@ -48,7 +56,7 @@ def resumable(folder: Path) -> Generator[None]:
         begun = folder.is_dir() and any(folder.glob("*.json"))
         told = f" What is finished is in {str(folder)!r}; run the same command again to go on." if begun else ""
         print(f"pellucid: stopped.{told}", file=sys.stderr)
-        sys.exit(130)
+        raise Stopped(INTERRUPTED) from None
 
 
 def directions(probes: str | None) -> int | Literal["exact"] | None:

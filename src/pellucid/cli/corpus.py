@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 EXAMPLES = """Examples: pellucid corpus info treebank.conllu ; pellucid corpus info reviews.tsv --columns text,label ;
 pellucid corpus info x.in --label-file x.label --json ; pellucid corpus info grammar:500"""
 
+_LISTED = 20
+"""Values of a label that are printed."""
+
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Look at corpora.", no_args_is_help=True, rich_markup_mode=None)
@@ -64,8 +67,8 @@ def _print(found: CorpusInfo) -> None:
                 label.of,
                 f"{label.labelled:,}",
                 label.distinct,
-                ", ".join(f"{value} {count}" for value, count in label.values[:6])
-                + (" …" if label.distinct > 6 else ""),
+                ", ".join(f"{value} {count}" for value, count in label.values[:_LISTED])
+                + (" …" if label.distinct > _LISTED else ""),
             )
             for label in found.labels
         ]

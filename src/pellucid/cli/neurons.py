@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from pellucid.cli import _sweeping as sweeping
 from pellucid.cli._careful import careful
 from pellucid.cli._command import command_line, under_command
 from pellucid.cli._groups import spread
+from pellucid.cli._neuron_concepts import concept_of
 from pellucid.cli._neuron_options import (
     ConceptOption,
     Control,
@@ -76,12 +78,14 @@ def rank(
 
     MODEL may be a store that `pellucid store build` made, which is read without the model.
     """
-    from pellucid.neurons import Concept
+    from pellucid.collect.store import Store
     from pellucid.neurons import rank as ranked
 
     check_out(out)
-    asked, methods = Concept.parse(concept), method or ["probeless"]
+    given = scoring.given()
+    methods = method or ["probeless"]
     source, read = source_of(model, corpus, shape, opening)
+    asked = concept_of(concept, read, pooling, store=source if isinstance(source, Store) else None)
     with careful():
         made = ranked(
             source,
@@ -93,7 +97,8 @@ def rank(
             pooling=pooling,
             preset=preset,
             seed=seed,
-            **scoring.given(),
+            **given,
+            **scoring.classes(methods if preset is None else []),
             **reading(source, methods, running, long),
             **training(source, methods if preset is None else [], opening),
         )
@@ -132,21 +137,23 @@ def show(
     from pellucid.errors import PellucidError
     from pellucid.neurons import rank as ranked
     from pellucid.neurons import read as read_neurons
+    from pellucid.neurons.scores import FEW
 
     if not neuron and not concept:
         raise PellucidError("Name the neurons to show (--neuron neurons.3:17), or a concept whose first ones to show.")
     check_out(out)
     text, opened = shape.open(corpus), opening.open(model)
+    asked = [concept_of(each, text) for each in concept or []]
     rankings: dict[str, Ranking] = {}
-    if concept:
+    if asked:
         methods = method or ["probeless"]
         how = reading(opened, methods, running, long)
         with careful():
             how |= training(opened, methods, opening)
-            rankings = ranked(opened, text, concept=concept[0], methods=methods, sites=sites, seed=seed, **how)
+            rankings = ranked(opened, text, concept=asked[0], methods=methods, sites=sites, least=FEW, seed=seed, **how)
     names = neuron or first_of(next(iter(rankings.values())), top)
     settings: dict[str, Any] = {**asdict(running), "long": long}
-    result = read_neurons(opened, text, neurons=names, concept=concept, cut=cut, seed=seed, **settings)
+    result = read_neurons(opened, text, neurons=names, concept=asked or None, cut=cut, seed=seed, **settings)
     result = under_command(_with_effects(result, opened, text.take(effects) if effects else None, seed))
     page = None
     if out is not None:
@@ -156,10 +163,19 @@ def show(
     if json:
         print_json(result.to_json())
         return
+    _print_left_out(rankings)
     for name in names:
         _print_neuron(result, name)
     if page is not None:
         console().print(f"Open this file in a browser: {page.resolve()}")
+
+
+def _print_left_out(rankings: Mapping[str, Ranking]) -> None:
+    """The classes that were left out of rankings, once."""
+    from pellucid.neurons.rare_classes import left_out_told
+
+    for told in dict.fromkeys(filter(None, map(left_out_told, rankings.values()))):
+        console().print(told, markup=False)
 
 
 def _with_effects(result: NeuronReading, model: Model, corpus: Corpus | None, seed: int) -> NeuronReading:

@@ -14,7 +14,8 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
-from pellucid.cli._neuron_options import Class, Methods, OptionalCorpus, Out, Pooling, Seed, SitesOption, group
+from pellucid.cli._neuron_concepts import concept_of
+from pellucid.cli._neuron_options import METHODS, Class, OptionalCorpus, Out, Pooling, Seed, SitesOption, group
 from pellucid.cli._neuron_rankings import saved
 from pellucid.cli._neuron_results import check_out, give, reading
 from pellucid.cli._print import console
@@ -23,7 +24,7 @@ from pellucid.errors import PellucidError, listing
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus
     from pellucid.model import Model
-    from pellucid.neurons import Ranking
+    from pellucid.neurons import Concept, Ranking
     from pellucid.results import Result
 
 COMPARE = """Examples: pellucid neurons compare ranked/probeless ranked/iou -o compared ; pellucid neurons compare
@@ -58,7 +59,14 @@ def compare(
     model: Annotated[str | None, typer.Option(help="Rank with this model now, instead of saved rankings.")] = None,
     corpus: OptionalCorpus = None,
     concept: Annotated[str | None, typer.Option(help="The concept to rank for, as in `pellucid neurons rank`.")] = None,
-    method: Methods = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            metavar="METHOD",
+            help=f"With --model: {METHODS} (may be repeated; default: {', '.join(USUAL)}).",
+        ),
+    ] = None,
     sites: SitesOption = None,
     top: Annotated[int, typer.Option(min=1, help="Neurons that count as the first ones.")] = 50,
     cls: Class = None,
@@ -89,8 +97,10 @@ def compare(
         else:
             if corpus is None or concept is None:
                 raise PellucidError("Ranking with --model needs --corpus and --concept too.")
+            read = shape.open(corpus)
+            asked = concept_of(concept, read, pooling)
             found, again = _ranked(
-                opening.open(model), shape.open(corpus), concept, method or list(USUAL), parts,
+                opening.open(model), read, asked, method or list(USUAL), parts,
                 sites=sites, pooling=pooling, seed=seed,
             )  # fmt: skip
         made = compared(found, again, top=top, cls=cls, bar=bar, seed=seed)
@@ -105,12 +115,13 @@ def _headings(names: Iterable[str]) -> dict[str, str]:
 
 
 def _ranked(
-    model: Model, corpus: Corpus, concept: str, methods: list[str], parts: int, **settings: Any
+    model: Model, corpus: Corpus, concept: Concept, methods: list[str], parts: int, **settings: Any
 ) -> tuple[dict[str, Ranking], dict[str, list[Ranking]]]:
     """Rankings of all documents by method, and those of disjoint parts of them (without a control model each)."""
     from pellucid.neurons import RANKINGS, rank
+    from pellucid.neurons.scores import FEW
 
-    how = {**settings, **reading(model, methods)}
+    how: dict[str, Any] = {**settings, "least": FEW, **reading(model, methods)}
     found = rank(model, corpus, concept=concept, methods=methods, **how)
     if parts < 2:
         return found, {}

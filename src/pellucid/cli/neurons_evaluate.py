@@ -15,6 +15,7 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
+from pellucid.cli._neuron_concepts import concept_of
 from pellucid.cli._neuron_options import (
     Class,
     ConceptOption,
@@ -26,6 +27,7 @@ from pellucid.cli._neuron_options import (
     Seed,
     Seeds,
     SitesOption,
+    fewest_of,
     group,
 )
 from pellucid.cli._neuron_results import check_out, give, reading, training
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from pellucid.collect.store import Store
     from pellucid.corpus import Corpus
     from pellucid.model import Model
-    from pellucid.neurons import Ranking
+    from pellucid.neurons import Concept, Ranking
     from pellucid.results import Result
 
 PROBE = """Examples: pellucid neurons probe zoo:tagger --corpus grammar:300 --concept upos ;
@@ -48,6 +50,7 @@ pellucid neurons evaluate zoo:mlm --corpus dev.conllu --concept upos --method pr
 WAYS = ("model", "probe", "anew", "layers", "sites")
 USUAL = ("model", "probe", "anew", "sites")
 """Ways of judging unless some are named; that in the model falls away, with a word, where it has no task."""
+PROBED = {"probe": "The probe", "ranking": "The ranking by its weights"}
 HEADINGS = {
     "ranking": "The ranking",
     "model": "Its neurons removed in the model",
@@ -98,12 +101,13 @@ def probe(
     from pellucid.neurons.probing.training import device_beside
 
     check_out(out)
-    read, opened = shape.open(corpus), opening.open(model)
+    read = shape.open(corpus)
+    asked, opened = concept_of(concept, read, pooling), opening.open(model)
     with careful():
         found = probed(
             opened,
             read,
-            concept=concept,
+            concept=asked,
             sites=sites,
             pooling=pooling,
             seed=seed,
@@ -111,7 +115,7 @@ def probe(
             **asdict(training),
         )
     about = f"What a probe of {concept} tells from the neurons over {read.name}."
-    give({"probe": found, "ranking": found.ranking()}, out, json, model=model, about=about)
+    give({"probe": found, "ranking": found.ranking()}, out, json, model=model, about=about, headings=PROBED)
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,17 @@ class Judging:
     seeds: Seeds = 3
     epochs: Epochs = 60
     fewest: Fewest = 20
+
+    def check(self) -> None:
+        """Raises where neurons cannot be replaced as asked."""
+        from pellucid.neurons.judging.ablating import REPLACEMENTS
+
+        if self.replacement not in REPLACEMENTS:
+            raise PellucidError(f"There is no --replacement {self.replacement!r}; there are {listing(REPLACEMENTS)}.")
+
+    def in_model(self, corpus: Corpus) -> Corpus:
+        """The sentences on which neurons are removed in the model."""
+        return corpus.take(self.modelled) if self.modelled else corpus
 
 
 def evaluate(
@@ -162,27 +177,29 @@ def evaluate(
     """
     from pellucid.neurons import agreement, rank
     from pellucid.neurons.ranking import by_site
+    from pellucid.neurons.scores import FEW
 
     chosen = _ways(ways)
     check_out(out)
+    judging.check()
     read = shape.open(corpus)
     if next(iter(read.shard(1, 2)), None) is None:
         raise PellucidError(
             f"{read.name} has a single document, and rankings are made on one half of the documents and judged on the "
             "other; give a text with several."
         )
-    opened = opening.open(model)
+    asked, opened = concept_of(concept, read, pooling), opening.open(model)
     methods = method or ["probeless"]
+    if "model" in chosen:
+        _check_task(chosen, opened, judging.in_model(read.shard(1, 2)), seed, asked=ways is not None)
     with careful():
         found = rank(
-            opened, read.shard(0, 2), concept=concept, methods=methods, sites=sites, pooling=pooling, seed=seed,
-            **reading(opened, methods), **training(opened, methods, opening),
+            opened, read.shard(0, 2), concept=asked, methods=methods, sites=sites, pooling=pooling, seed=seed,
+            least=min(FEW, judging.fewest), **fewest_of(methods, judging.fewest), **reading(opened, methods),
+            **training(opened, methods, opening),
         )  # fmt: skip
         first = next(iter(found.values()))
-        judge = _Judge(opened, read.shard(1, 2), concept, list(by_site(first.neurons)), pooling, seed, judging)
-        if ways is None and (reason := judge.no_task()):
-            console(stderr=True).print(f"The ranking is not judged in the model: {reason}", markup=False)
-            chosen.remove("model")
+        judge = _Judge(opened, read.shard(1, 2), asked, list(by_site(first.neurons)), pooling, seed, judging)
         with judge.folder:
             made = judge.all_results(found, chosen)
     if len(found) > 1:
@@ -210,13 +227,30 @@ def _ways(given: str | None) -> list[str]:
     return chosen
 
 
+def _check_task(chosen: list[str], model: Model, corpus: Corpus, seed: int, *, asked: bool) -> None:
+    """Leaves judging in the model out, with a word, where it has no task on this text; raises where it was asked for.
+
+    So it is known before the text is read.
+    """
+    from pellucid.errors import CorpusError, ModelError
+    from pellucid.heads.weighing.measuring import measured
+
+    try:
+        measured(model, corpus, None, seed=seed)
+    except (CorpusError, ModelError) as error:
+        if asked:
+            raise
+        console(stderr=True).print(f"The ranking is not judged in the model: {error}", markup=False)
+        chosen.remove("model")
+
+
 @dataclass(eq=False)
 class _Judge:
     """Judges rankings of the same neurons on one text; what reads rows reads one store, made when it is needed."""
 
     model: Model
     corpus: Corpus
-    concept: str
+    concept: Concept
     sites: list[str]
     pooling: str | None
     seed: int
@@ -225,26 +259,14 @@ class _Judge:
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="pellucid-")
     )
 
-    def no_task(self) -> str | None:
-        """Why the model cannot be judged by a task of its own; None where it can."""
-        from pellucid.errors import CorpusError, ModelError
-        from pellucid.heads.weighing.measuring import measured
-
-        try:
-            measured(self.model, self.corpus.take(2), None, seed=self.seed)
-        except (CorpusError, ModelError) as error:
-            return str(error)
-        return None
-
     @cached_property
     def store(self) -> Store:
         """The rows of the words that judge, of the model and of its random twin."""
         from pellucid.collect.sentence_rows import is_whole
-        from pellucid.neurons import Concept
         from pellucid.neurons.probing.material import Reading, kept
 
         read = Reading(self.sites, seed=self.seed, pooling=self.pooling)
-        text = self.corpus.labelled(Concept.parse(self.concept)) if is_whole(read.how) else self.corpus
+        text = self.corpus.labelled(self.concept) if is_whole(read.how) else self.corpus
         return kept(self.model, text, Path(self.folder.name) / "store", read, True)
 
     def all_results(self, found: Mapping[str, Ranking], ways: list[str]) -> dict[str, Result]:
@@ -272,9 +294,8 @@ class _Judge:
             "device": device_beside(self.model),
         }
         if "model" in ways:
-            text = self.corpus.take(told.modelled) if told.modelled else self.corpus
             made["model"] = neurons.ablated_in_model(
-                self.model, text, ranking, replacement=told.replacement, progress=False, **curve
+                self.model, told.in_model(self.corpus), ranking, replacement=told.replacement, **curve
             )
         if "probe" in ways:
             made["probe"] = neurons.ablated_in_probe(self.store, ranking, **curve, **trained)

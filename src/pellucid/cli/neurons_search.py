@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from math import prod
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +17,9 @@ from pellucid.cli._neuron_options import Out, Seed, group
 from pellucid.cli._neuron_rankings import print_ranking
 from pellucid.cli._neuron_results import check_out, give
 from pellucid.errors import PellucidError, listing
+
+if TYPE_CHECKING:
+    from pellucid.model import Model
 
 SEARCH = """Examples: pellucid neurons search zoo:lm --with zoo:mlm --corpus grammar:300 ;
 pellucid neurons search zoo:lm --with zoo:mlm --with zoo:tagger --corpus dev.conllu --score mincorr --sites neurons.2
@@ -62,8 +66,10 @@ def search(
     read = shape.open(corpus)
     models = [opening.open(name) for name in (model, *others)]
     models += [Model.random_like(each, seed) for each in models[1:]] if control else []
-    left, theirs = f"0:{sites}", other_sites or sites
-    right = [f"{number}:{theirs}" for number in range(1, len(models))]
+    if scores != ["svcca"]:
+        _check_widths(models[0], sites)
+    left = _sites_of(0, sites)
+    right = [_sites_of(number, other_sites or sites) for number in range(1, len(models))]
     moments = Moments((left, *right), pairs=tuple((left, each) for each in right), groups=True)
     with careful():
         found = sweep(models, read, [moments], long=long, **asdict(running))
@@ -71,3 +77,20 @@ def search(
         made = {name: searched(found, score=name, left=left, right=chosen, seed=seed) for name in scores}
     give(made, out, json, model=model, about=f"Neurons that {listing(others)} has too, over {read.name}.",
          tell=lambda _, each: print_ranking(each, top))  # fmt: skip
+
+
+def _sites_of(number: int, sites: str) -> str:
+    """Patterns of sites, with commas, as those of one of several models."""
+    return ",".join(f"{number}:{part.strip()}" for part in sites.split(","))
+
+
+def _check_widths(model: Model, sites: str) -> None:
+    """Raises where the sites that are ranked together have different numbers of neurons."""
+    from pellucid.model.sites import expand
+
+    widths: dict[int, str] = {}
+    for site in expand(sites, model.sites):
+        widths.setdefault(prod(model.size(site)), str(site))
+    if len(widths) > 1:
+        told = listing(f"{site} has {width}" for width, site in widths.items())
+        raise PellucidError(f"Sites that are ranked together have equally many neurons, and {told}; search them apart.")

@@ -241,7 +241,7 @@ def check_labels(collectors: Iterable[Collector], known: Sequence[str]) -> None:
         absent = [name for name in collector.labels if name not in ("word", *known)]
         if absent:
             raise SweepError(
-                f"{collector} reads the label {absent[0]!r}, which the corpus does not have; it has "
+                f"There is no label {absent[0]!r} in the corpus, which {type(collector).__name__} reads; it has "
                 f"{listing(['word', *known], most=40)}."
             )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Progress:
-    """A bar on standard error with tokens per second and time left; nothing where nobody looks.
+    """A bar on standard error with tokens (or another unit) per second and time left; nothing where nobody looks.
 
     `shown` is True, False, or None for whether standard error is a terminal.
     """
@@ -38,12 +38,12 @@ class Progress:
         else:
             logging.getLogger("pellucid").info(line)
 
-    def begin(self, what: str, total: int | None, done: int = 0) -> None:
-        """Starts a new bar; work `done` earlier counts for what is left, not for the speed."""
+    def begin(self, what: str, total: int | None, done: int = 0, *, unit: str = "tokens") -> None:
+        """Starts a new bar of `unit`; work `done` earlier counts for what is left, not for the speed."""
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(what, total=total, completed=done, before=done)
+            self._task = self._bar.add_task(what, total=total, completed=done, before=done, unit=unit)
 
     def advance(self, amount: int) -> None:
         """So much more is done."""
@@ -77,7 +77,10 @@ def _bar() -> Any:
     class Speed(ProgressColumn):
         def render(self, task: Any) -> Text:
             done = task.completed - task.fields.get("before", 0)
-            return Text(f"{done / task.elapsed:,.0f} tokens/s" if task.elapsed and done > 0 else "")
+            if not task.elapsed or done <= 0:
+                return Text("")
+            speed = done / task.elapsed
+            return Text(f"{speed:,.{0 if speed >= 10 else 1}f} {task.fields.get('unit', 'tokens')}/s")
 
     return Progress(
         TextColumn("{task.description}"),

@@ -17,6 +17,7 @@ from pellucid.neurons.arrays import ROWS, array_store
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept, as_concept
 from pellucid.neurons.methods import LABEL, RANKINGS
+from pellucid.neurons.rare_classes import noted, without_rare, words_in_store, words_in_sweep
 from pellucid.neurons.sources import Sites, check_pooling, found_in, patterns, usual_sites
 from pellucid.results import ResultError
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pellucid.results import Array
 
 Options = dict[str, Any]
-_OURS = frozenset({"source", "corpus", "concept", "sites", "control", "pooling", "preset", "seed"})
+_OURS = frozenset({"source", "corpus", "concept", "sites", "control", "pooling", "preset", "least", "seed"})
 """What `rank` itself takes, and gives to every method that has it."""
 _FIXED = frozenset({"penalty", "random", "progress"})
 """What a method's name says already, or what several methods cannot share."""
@@ -46,6 +47,7 @@ def rank(
     control: bool = True,
     pooling: str | None = None,
     preset: str | None = None,
+    least: int = 0,
     seed: int = 0,
     **options: Any,
 ) -> dict[str, Ranking]:
@@ -58,6 +60,8 @@ def rank(
     `options` are those of the methods (quantile, exact, standardise, trees …), each for all methods that have it, and
     with a model those of `sweep`; one that nothing here would use is refused. `exact=True` with a model reads it into a
     temporary store. Where `ablation` is among several methods and no sites are named, all rank the MLP units alone.
+    `least` leaves out classes with fewer words, where the concept does not name its classes: methods that train do so
+    anyway (`fewest`), and of the others the table `left out` tells which.
 
     Arrays that another program made are ranked too, `rank(rows, labels)`: `options` may then be those of
     `array_store`. `preset="neurox"` ranks a store or arrays by that library's own arithmetic, to compare with.
@@ -83,8 +87,24 @@ def rank(
         for name in names:
             first = (found,) if name in streamed else (rows, rest) if name in stored else (source, text)
             extra = {"pooling": pooling} if RANKINGS[name].pooled else {}
-            made[name] = home(name)(*first, concept=asked, sites=sites, seed=seed, **extra, **own[name])
+            narrow, rare = _narrowed(name, first[0], asked, sites, least)
+            ranking = home(name)(*first, concept=narrow, sites=sites, seed=seed, **extra, **own[name])
+            made[name] = noted(ranking, rare)
     return made
+
+
+def _narrowed(name: str, source: Any, concept: Concept, sites: Sites, least: int) -> tuple[Concept, dict[str, int]]:
+    """What a method ranks for: the concept without classes of few words, and these; methods that train do it anyway."""
+    from pellucid.collect.found import Found
+    from pellucid.collect.store import Store
+
+    if least < 2 or RANKINGS[name].gather is None or concept.classes:
+        return concept, {}
+    if isinstance(source, Found):
+        return without_rare(concept, words_in_sweep(source, concept, sites), least)
+    if isinstance(source, Store) and concept.base is not None:
+        return without_rare(concept, words_in_store(source, concept), least)
+    return concept, {}
 
 
 def home(name: str) -> Callable[..., Any]:
@@ -214,7 +234,7 @@ def _rows(
     with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
         chosen = patterns(sites) or usual_sites(source.sites, read.get("side", "source"))
         text = corpus.labelled(concept) if whole else corpus
-        settings: Options = {"long": "truncate" if whole else "window", "progress": False, **told}
+        settings: Options = {"long": "truncate" if whole else "window", **told}
         yield (
             build_store(models, text, Path(folder) / "store", chosen, dtype="float32", pooling=how, **settings),
             None,

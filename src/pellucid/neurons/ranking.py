@@ -90,6 +90,18 @@ class Ranking(Result):
         return self.table("overall")
 
     @property
+    def random_model(self) -> Array | None:
+        """What the neurons of the randomly initialised model score across classes, [neuron]; None where none was read.
+
+        Of Probeless it is the sum over all pairs of classes, of all others the largest size.
+        """
+        table = self.tables.get("random model")
+        if table is None:
+            return None
+        sizes = np.abs(table.columns["value"])
+        return sizes.sum(axis=0) / 2 if self.method == "probeless" and len(sizes) > 1 else sizes.max(axis=0)
+
+    @property
     def accuracies(self) -> dict[str, float]:
         """How well what ranked tells the classes of documents that it did not learn from, and its controls, by name.
 

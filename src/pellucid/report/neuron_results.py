@@ -13,6 +13,7 @@ from pellucid.neurons import NeuronSurvey, Ranking
 from pellucid.report.cells import beside, resampling
 from pellucid.report.html import Cell, Row, element, number
 from pellucid.report.neurons import draw_ranking
+from pellucid.report.origin import origin_of
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.report.survey import draw_survey
@@ -30,6 +31,7 @@ def write_results(
 ) -> Path:
     """A folder with every result under its name, and neurons.html that shows them; whole or not at all.
 
+    The last section and command.txt tell what they were made from.
     Sections are headed by the names of results, or by what `headings` has for them.
     """
     with whole_folder(folder) as work:
@@ -40,6 +42,7 @@ def write_results(
             sheet.files.append(f"{name}/")
             show_result(sheet, result, name=name)
             written.append(Written.filled((headings or {}).get(name, name), explained(result), sheet))
+        written.append(origin_of(results.values(), work))
         (work / "neurons.html").write_text(page(model, about, (), written), encoding="utf-8")
     return folder / "neurons.html"
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pellucid.neurons.ranking import accuracy_told
+from pellucid.neurons.rare_classes import left_out_told
+from pellucid.neurons.scores import FEW
 from pellucid.report.cells import beside, resampling
 from pellucid.report.html import Cell, Html, Row, element, interval, joined, number, share
+from pellucid.report.origin import origin_of
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
@@ -41,6 +45,8 @@ def draw_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
     sheet.text(f"The score of a neuron: {result.score}.")
     if told := accuracy_told(result):
         sheet.text(f"Accuracy of what ranked them, on documents that it did not learn from: {told}.")
+    if told := left_out_told(result):
+        sheet.text(told)
     warned = "The best of many neurons look better than they are"
     warned += ": the untrained model shows by how much." if "random model" in result.tables else "."
     sheet.figure(
@@ -53,31 +59,38 @@ def draw_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
     _firsts(sheet, result, name)
     if result.concept and result.classes_apart:
         _firsts_of_classes(sheet, result, name)
+    elif result.concept:
+        sheet.note(f"All {len(result.classes)} classes are told apart at once, so no neuron is one of a single class.")
 
 
 def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
     """The first neurons across classes with the class of each; those of a search with what they are found in."""
     columns = {shown: result.overall.columns[key] for shown, key in _COLUMNS.items() if key in result.overall.columns}
-    if not result.concept and "random model" in result.tables:  # one score, which is the overall one
-        columns["in random models"] = result.table("random model").columns["value"][0]
+    if result.random_model is not None:
+        columns["random model" if result.concept else "in random models"] = result.random_model
     if "matches" in result.tables:
         columns |= {key: part.ravel() for key, part in result.table("matches").columns.items()}
+    named = bool(result.concept and result.classes_apart)
     rows: list[Row] = []
     for neuron in result.order()[:LISTED]:
         place = result.place("neuron", neuron)
         told = [_cell(float(part[place])) if part.dtype.kind == "f" else str(part[place]) for part in columns.values()]
-        best, score = result.best_class(neuron)
-        carried = [f"{'fires for' if score >= 0 else 'is silent for'} {best}"] if result.concept else []
-        rows.append((Cell(element("code", neuron), neuron), *told, *carried))
+        rows.append((Cell(element("code", neuron), neuron), *told, *([_carried(result, neuron)] if named else [])))
     found = " and what they are found in" if "matches" in result.tables else ""
     sheet.table(
-        ["neuron", *columns, *(["best class"] if result.concept else [])],
+        ["neuron", *columns, *(["best class"] if named else [])],
         rows,
         caption=f"The first neurons{' across classes' if result.concept else found}.",
         name=f"{name}_first",
         right=[column for column, part in columns.items() if part.dtype.kind != "U"],
         fold=None if found else f"The first {len(rows)} neurons",
     )
+
+
+def _carried(result: Ranking, neuron: str) -> str:
+    """The class that a neuron tells best, and its side."""
+    best, score = result.best_class(neuron)
+    return f"{'fires for' if score >= 0 else 'is silent for'} {best}"
 
 
 def _firsts_of_classes(sheet: Sheet, result: Ranking, name: str) -> None:
@@ -179,18 +192,32 @@ def _places(sheet: Sheet, rankings: Mapping[str, Ranking], neuron: str, stem: st
         if neuron not in ranking.neurons:
             continue
         place = ranking.place("neuron", neuron)
-        best, score = ranking.best_class(neuron)
         rank = int((np.abs(ranking.overall.columns["score"]) > abs(ranking.overall.columns["score"][place])).sum()) + 1
-        null = "" if ranking.null is None else _cell(float(ranking.null[ranking.place("class", best), place]))
-        rows.append((ranking.method, Cell(f"{rank:,} of {len(ranking.neurons):,}", rank), best, _cell(score), null))
+        counted = Cell(f"{rank:,} of {len(ranking.neurons):,}", rank)
+        rows.append((ranking.method, counted, *_best_told(ranking, neuron)))
     right = ["place", "score", "chance"]
     sheet.table(["ranking", "place", "best class", "score", "chance"], rows, caption="Its place in the rankings.",
                 name=f"{stem}_places", right=right)  # fmt: skip
 
 
+def _best_told(ranking: Ranking, neuron: str) -> tuple[str, Cell, Cell | str]:
+    """A neuron's best class with its score and chance; where no class has an order of its own, those across classes."""
+    place = ranking.place("neuron", neuron)
+    if not ranking.classes_apart:
+        columns = ranking.overall.columns
+        null = _cell(float(columns["null"][place])) if "null" in columns else ""
+        return "all at once", _cell(float(columns["score"][place])), null
+    best, score = ranking.best_class(neuron)
+    return (
+        best,
+        _cell(score),
+        "" if ranking.null is None else _cell(float(ranking.null[ranking.place("class", best), place])),
+    )
+
+
 def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
     """Its means in the classes of one concept, or of each of several."""
-    rows = sorted(reading.rows_of("classes", neuron), key=lambda row: -abs(row["d′"]))
+    rows = sorted(reading.rows_of("classes", neuron), key=lambda row: (row["words"] < FEW, -abs(row["d′"])))
     several = len({row.get("concept") for row in rows}) > 1
     told: list[Row] = [
         (*([row["concept"]] if several else []), row["class"], Cell(f"{row['words']:,}", row["words"]),
@@ -200,7 +227,7 @@ def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> No
     numbers = ["words", "mean z", "d′", *(["chance"] if "chance" in rows[0] else [])]
     caption = (
         "Its mean in every class, and how far that lies from all other words (d′: in standard deviations; chance: its "
-        "size when labels are dealt out at random)."
+        f"size when labels are dealt out at random). Those of fewer than {FEW} words come last."
     )
     columns = [*(["concept"] if several else []), "class", *numbers]
     sheet.table(columns, told, caption=caption, name=f"{stem}_classes", right=numbers)
@@ -310,7 +337,8 @@ def write_neurons(
             written.append(Written.filled(neuron, "What it fires on, for which classes, and what it does.", sheet))
         corpus = reading.provenance.corpus
         about = f"Single neurons over {corpus['words']:,} words of {corpus['name']}."
+        told = replace(reading, provenance=replace(reading.provenance, command=command))
+        written.append(origin_of([told, *rankings.values()], work))
         text = page(model, about, (), written, opened=len(rankings) + 1)
         (work / "neurons.html").write_text(text, encoding="utf-8")
-        (work / "command.txt").write_text(command + "\n", encoding="utf-8", errors="replace")
     return folder / "neurons.html"

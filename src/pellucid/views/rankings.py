@@ -31,7 +31,8 @@ def ranking_figure(result: Result, *, most: int = 25, width: float = WIDTH) -> F
     place = {name: number for number, name in enumerate(result.neurons)}
     at = [place[name] for name in names]
     columns = result.overall.columns
-    labels = [f"{name} {_best(result, place[name])}" if result.concept else name for name in names]
+    told = bool(result.concept and result.classes_apart)
+    labels = [f"{name} {_best(result, place[name])}" if told else name for name in names]
     best = result.order()[: max(_LEAST, round(_SHARE * len(result.neurons)))]
     counts = Counter(name.rpartition(":")[0] for name in best)  # directions of a site have names like neurons'
     sites = [site for site in dict.fromkeys(name.rpartition(":")[0] for name in result.neurons) if site in counts]
@@ -41,7 +42,7 @@ def ranking_figure(result: Result, *, most: int = 25, width: float = WIDTH) -> F
         left, right = figure.subplots(1, 2, width_ratios=(5, 2))
         cells = [columns[name][at] if name in columns else None for name in ("null", "low", "high")]
         draw_bars(left, labels, columns["score"][at], *cells)
-        left.set_title(f"most important neurons{', with their best class' if result.concept else ''}")
+        left.set_title(f"most important neurons{', with their best class' if told else ''}")
         left.set_xlabel("score across classes" if result.concept else "score")
         draw_bars(right, sites, np.array([counts[site] for site in sites], dtype=np.float64), None, None, None)
         for axes in (left, right):
@@ -49,7 +50,7 @@ def ranking_figure(result: Result, *, most: int = 25, width: float = WIDTH) -> F
         right.set_title(f"sites of the best {len(best)}")
         right.set_xlabel("neurons")
         figure.suptitle(result.title, fontsize=10, parse_math=False)
-        notes = ["▲ fires for the class, ▼ is silent for it"] if result.concept else []
+        notes = ["▲ fires for the class, ▼ is silent for it"] if told else []
         notes += [f"grey: {result.chance}"] if "null" in columns else []
         figure.supxlabel("\n".join(notes), fontsize=7.5, color=NOTE, parse_math=False)
         return settled(figure)

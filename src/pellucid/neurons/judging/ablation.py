@@ -92,7 +92,7 @@ def greedy_ablation(
     found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
     chosen = _chosen(model, sites, neurons)
     with Progress(progress) as shown:
-        shown.begin("removing neurons", count)
+        shown.begin("removing neurons", count, unit="neurons")
         steps = _removed(found, chosen, count, replacement, tokens, shown.advance)
     told = {"method": "ablation-greedy", "replacement": replacement, "concept": _concept(found), "count": count}
     names = [name for site, units in chosen.items() for name in _names(model, site, units)]
@@ -244,7 +244,7 @@ def _swept(
 ) -> tuple[list[str], Losses]:
     """The names of neurons, and what answers lose without each."""
     with Progress(progress) as shown:
-        shown.begin("ablating every neuron", found.steps() * len(chosen))
+        shown.begin("ablating every neuron", found.steps() * len(chosen), unit="batches")
         parts = [
             sweep_neurons(found, site, units, replacement, tokens=tokens, advance=shown.advance)
             for site, units in chosen.items()

@@ -118,7 +118,7 @@ def ablated_in_model(
 
     sets = _sets(names, sizes, draws, seed)
     with Progress(progress) as shown:
-        shown.begin("ablating neurons in the model", len(sizes) * (2 + draws))
+        shown.begin("ablating neurons in the model", len(sizes) * (2 + draws), unit="passes")
         plain = sums(())
         parts, drawn = _each(sets, sums, shown.advance)  # [3, counts, 2, groups], [draws, counts, 2, groups]
     curves, interval = _means(parts, out_of)

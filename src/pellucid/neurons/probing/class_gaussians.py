@@ -153,7 +153,8 @@ def gaussians_of_sweep(found: Found, concept: Concept, sites: Sites, *, fewest: 
     kept = tuple(name for name in grouping if words[name] >= max(2, fewest))
     if len(kept) < 2:
         raise ResultError(
-            f"{concept.name!r} has {len(kept)} classes with at least {fewest} words; give more text, or lower fewest."
+            f"{concept.name!r} has {len(kept)} classes with at least {fewest} words; give more text, or lower fewest "
+            "(--fewest)."
         )
     left_out = {name: count for name, count in words.items() if name not in kept}
     warn_of_rare(concept, left_out, fewest)

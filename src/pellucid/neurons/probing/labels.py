@@ -136,7 +136,7 @@ def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[
         told = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
         raise CorpusError(
             f"A probe tells two or more classes apart, and {concept.name!r} has {len(kept)} with at least {fewest} "
-            f"words ({told}); choose another concept, give more text, or lower fewest."
+            f"words ({told}); choose another concept, give more text, or lower fewest (--fewest)."
         )
     return tuple(kept)
 
@@ -193,8 +193,8 @@ def split(data: Labelled, *, test: float = 0.2, seed: int = 0) -> Split:
     if second_best is not None:
         return second_best
     raise CorpusError(
-        f"The class {one_sided!r} occurs in too few {data.unit} to be both learned and tested; leave it out with "
-        "classes= or a larger fewest, or give more text."
+        f"The class {one_sided!r} occurs in too few {data.unit} to be both learned and tested; leave it out by "
+        "naming the other classes (as in upos=NOUN,VERB) or with a larger fewest (--fewest), or give more text."
     )
 
 

@@ -155,7 +155,7 @@ def kept(model: Model, corpus: Corpus, folder: Path, reading: Reading, controlle
     models = [model, Model.random_like(model, reading.seed)] if controlled else [model]
     sites = patterns(reading.sites) or usual_sites(model.sites)
     long = "truncate" if is_whole(reading.how) else "window"
-    return build_store(models, corpus, folder, sites, dtype="float32", long=long, pooling=reading.how, progress=False)
+    return build_store(models, corpus, folder, sites, dtype="float32", long=long, pooling=reading.how)
 
 
 def material(

@@ -126,13 +126,13 @@ def probe(
     settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, batch=batch, seed=seed, device=device)
     check_seeds(seeds)
     reading = Reading(sites, fewest, test, seed, memory, pooling)
-    with Progress(progress) as shown, opened(source, corpus, concept, reading, random=random) as found:
+    with opened(source, corpus, concept, reading, random=random) as found, Progress(progress) as shown:
         assert found.twin is not None
         classes = len(found.data.classes)
-        shown.begin("training the probe and its control task", epochs)
+        shown.begin("probe and control task", epochs, unit="epochs")
         tasks = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)]
         trained = _trained(found.rows, tasks, classes, settings, converge, shown.advance)
-        shown.begin("training the probe on the random model", epochs)
+        shown.begin("probe on random model", epochs, unit="epochs")
         twin = _trained(found.twin, tasks[:seeds], classes, settings, converge, shown.advance)
         hits = np.stack([*tested(found.rows, trained, tasks, found), *tested(found.twin, twin, tasks[:seeds], found)])
         told = {"penalty": penalty, **asdict(settings), "seeds": seeds, "converge": converge, **asdict(reading)}
@@ -349,7 +349,6 @@ def by_elastic_probe(
     found = probe(
         source, corpus, concept=concept, sites=sites, penalty=penalty, l1=l1, l2=l2, seeds=seeds, converge=converge,
         epochs=epochs, batch=batch, test=test, fewest=fewest, seed=seed, memory=memory, pooling=pooling, device=device,
-        progress=False,
     )  # fmt: skip
     return found.ranking()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.neurons.caution import NeuronWarning
+from pellucid.neurons.scores import FEW
 from pellucid.report.html import share
 from pellucid.report.neurons import show_ranking
 from pellucid.report.section import Section, Subject
@@ -58,11 +59,12 @@ def collectors(subject: Subject) -> tuple[Collector, ...]:
 
 def render(sheet: Sheet, subject: Subject, found: Found) -> None:
     """The ranking, and how many units tell a class apart."""
-    from pellucid.neurons import selectivity
+    from pellucid.neurons import rank
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NeuronWarning)
-        result = selectivity(found, concept=LABEL, sites=patterns(subject), seed=subject.seed)
+        made = rank(found, concept=LABEL, methods="selectivity", sites=patterns(subject), least=FEW, seed=subject.seed)
+    result = made["selectivity"]
     show_ranking(sheet, result, name="concepts")
     for text in dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, NeuronWarning)):
         sheet.note(f"Careful: {text}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from pellucid.errors import PellucidError
 from pellucid.neurons.caution import NeuronWarning
+from pellucid.neurons.scores import FEW
 from pellucid.report.html import element, folded, joined
 from pellucid.report.neurons import show_neuron
 from pellucid.report.section import Section, Subject
@@ -75,13 +76,14 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
 
 def chosen(subject: Subject, found: Found) -> tuple[list[str], Ranking | None]:
     """A few hidden units, each for another class or word, and the ranking that they come from."""
-    from pellucid.neurons import selective, selectivity
+    from pellucid.neurons import rank, selective
 
     if concepts.absent(subject) is None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NeuronWarning)  # classes of few words are left out below
-            ranking = selectivity(found, concept=concepts.LABEL, sites=selected.patterns(subject), seed=subject.seed)
-        return _of_classes(ranking), ranking
+            made = rank(found, concept=concepts.LABEL, methods="selectivity", sites=selected.patterns(subject),
+                        least=FEW, seed=subject.seed)  # fmt: skip
+        return _of_classes(made["selectivity"]), made["selectivity"]
     result = selective(found, top=selected.UNITS, seed=subject.seed)
     words = result.units.columns["word"].tolist()
     units = [str(unit) for unit in result.axes["unit"]]
@@ -134,7 +136,7 @@ def _told(reading: NeuronReading, name: str) -> str:
     words = [str(row["word"]) for row in reading.rows_of("words", name)[:3]]
     told = f" {', '.join(words)}"
     if "classes" in reading.tables:
-        best = max(reading.rows_of("classes", name), key=lambda row: abs(row["d′"]))
+        best = max(reading.rows_of("classes", name), key=lambda row: (row["words"] >= FEW, abs(row["d′"])))
         told += f" · {'fires for' if best['d′'] >= 0 else 'is silent for'} {best['class']} (d′ {best['d′']:.1f})"
     if "effects" in reading.tables:
         lost = next(row for row in reading.rows_of("effects", name) if row["replacement"] == "mean")

@@ -1,0 +1,86 @@
+"""Concepts as they are typed, checked against the text before a model reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pellucid.errors import PellucidError, listing
+
+if TYPE_CHECKING:
+    from pellucid.collect.store import Store
+    from pellucid.corpus import Corpus, Sentence
+    from pellucid.neurons import Concept
+
+_LOOKED_AT = 200
+"""Sentences whose labels a list of words must not be called like."""
+_LISTED = 30
+
+
+def concept_of(text: str, corpus: Corpus | None, pooling: str | None = None, *, store: Store | None = None) -> Concept:
+    """The concept that was typed; what the text cannot tell is refused.
+
+    A list of words that is called like a label, or like the words that are in no class, gets another name. A store is
+    looked at when it is read.
+    """
+    from pellucid.collect.sentence_rows import is_whole
+    from pellucid.neurons import Concept
+    from pellucid.neurons.concepts import OTHER
+
+    asked = Concept.parse(text)
+    taken = _labels(islice(corpus or (), _LOOKED_AT)) if store is None else store.about["labels"]
+    if asked.kind == "words" and asked.name in (OTHER, *taken):
+        asked = replace(asked, name=f"words of {asked.name}")
+    if corpus is None:
+        return asked
+    if asked.base is not None:
+        _check_label(asked, corpus)
+    if asked.kind == "pair" and not any(sentence.second is not None for sentence in corpus):
+        raise PellucidError(f"{text!r} is about pairs of sentences, and {corpus.name} has none; give one with pairs.")
+    if pooling is not None and is_whole(pooling) and not any(asked.wide(sentence) for sentence in corpus):
+        _refuse_whole(text, asked, corpus, pooling)
+    return asked
+
+
+def _check_label(asked: Concept, corpus: Corpus) -> None:
+    """Raises where no word or sentence has the label, or none of the values that were named; reads no further."""
+    name, values = asked.about, dict[str, None]()
+    for sentence in corpus:
+        values.update((value, None) for value in _values(sentence, name, asked.kind) if value is not None)
+        if values and values.keys() >= set(asked.classes):
+            return
+    if not values:
+        of = "No sentence" if asked.kind == "sentence" else "No word or sentence"
+        has = listing(_labels(corpus, words=asked.kind != "sentence"), most=40)
+        raise PellucidError(f"{of} of {corpus.name} has the label {name!r}; it has {has}.")
+    absent = [value for value in asked.classes if value not in values]
+    raise PellucidError(
+        f"No word of {corpus.name} has {listing(absent)} for {name!r}; its values are "
+        f"{listing(sorted(values), most=_LISTED)}."
+    )
+
+
+def _values(sentence: Sentence, name: str, kind: str) -> Sequence[str | None]:
+    from pellucid.collect.words import word_labels
+
+    return [sentence.facts.get(name)] if kind == "sentence" else word_labels(sentence, name)
+
+
+def _labels(sentences: Iterator[Sentence] | Corpus, *, words: bool = True) -> list[str]:
+    """The labels of words and sentences, or of sentences alone."""
+    found: dict[str, None] = {}
+    for sentence in sentences:
+        found.update(dict.fromkeys([*sentence.facts, *(sentence.labels if words else ())]))
+    return sorted(found)
+
+
+def _refuse_whole(text: str, asked: Concept, corpus: Corpus, pooling: str) -> None:
+    """Raises: rows are whole sentences, and the concept tells their words apart."""
+    facts = _labels(corpus, words=False)
+    others = f"ask for a label of sentences ({listing(facts)})" if facts else "give a text whose sentences have labels"
+    is_a = "is a label of words" if asked.base is not None else "tells words apart"
+    raise PellucidError(
+        f"{text!r} {is_a}, and --pooling {pooling} reads whole sentences: leave --pooling out, or {others}."
+    )
