@@ -27,6 +27,19 @@ def test_first_last_and_random_neurons_stand_in_one_panel():
     assert axes[0].get_ylabel() == "accuracy"
 
 
+def test_what_first_neurons_cost_beyond_random_ones_stands_beside():
+    result = probe_results.curves_by_hand()
+    sizes = result.axes["neurons"]
+    value = np.arange(2 * len(sizes), dtype=float).reshape(2, -1)
+    table = Table(
+        {"measure": ("top", "bottom"), "neurons": sizes}, {"value": value, "low": value - 1, "high": value + 1}
+    )
+    left, right = ranking_curves(replace(result, tables={**result.tables, "beyond random": table})).axes
+    assert not left.collections, "the interval is that of the difference"
+    assert [np.asarray(line.get_ydata()).tolist() for line in right.get_lines()[:2]] == value.tolist()
+    assert len(right.collections) == 2
+
+
 def test_a_trajectory_is_a_line_for_each_kind_over_its_words():
     result = probe_results.trajectories_by_hand()
     panels = [axes for axes in trajectory_figure(result).axes if axes.get_title()]
