@@ -59,7 +59,7 @@ def ranking_curves(result: Result, *, width: float = WIDTH) -> Figure:
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         figure.suptitle(f"{result.title}: {result.done}", fontsize=10, parse_math=False)
         if result.low is not None:
-            note = f"bands: interval over {result.resampled}"
+            note = "bands: 95% over documents" if paired else f"bands: interval over {result.resampled}"
             panels[-1].set_title(note, fontsize=7.5, color=NOTE, parse_math=False)
         return settled(figure)
 
@@ -73,4 +73,4 @@ def _beyond_random(axes: Axes, table: Table) -> None:
         if "low" in found:
             axes.fill_between(x, found["low"][at], found["high"][at], color=colour, alpha=0.15, linewidth=0)
     axes.axhline(0, color=INK, linewidth=0.8)
-    axes.set_ylabel("nats more than random neurons")
+    axes.set_ylabel("more than random (nats)")
