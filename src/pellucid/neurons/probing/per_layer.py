@@ -11,7 +11,7 @@ import numpy as np
 from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.probing.controls import majority
-from pellucid.neurons.probing.intervals import accuracies
+from pellucid.neurons.probing.intervals import accuracies, in_range
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.probes import (
     MEASURES,
@@ -83,6 +83,7 @@ def per_layer(
         hits = _hits(found, real, controls, settings)
         counts = tested_counts(found)
         values, interval = accuracies(hits, counts, _beside, unit=found.data.unit.removesuffix("s"))
+        interval = in_range(interval, measured(found))
         rest, learned = found.split.test, found.split.training
         guesses = [
             np.mean([(task.goals[rest] == majority(task.goals, learned, classes)).mean() for task in some])

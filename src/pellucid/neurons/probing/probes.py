@@ -16,7 +16,7 @@ from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import Concept, scored_places
 from pellucid.neurons.probing.controls import control_goals, majority
 from pellucid.neurons.probing.converging import converge as converged
-from pellucid.neurons.probing.intervals import accuracies, over_folds
+from pellucid.neurons.probing.intervals import accuracies, in_range, over_folds
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.rows import MEMORY, Rows
 from pellucid.neurons.probing.training import Fitted, Settings, Task, fit
@@ -236,6 +236,7 @@ def _result(found: Material, trained: Fitted, tasks: list[Task], hits: Array, to
     seeds, data = hits.shape[1], found.data
     unit, counts = data.unit.removesuffix("s"), tested_counts(found)
     values, interval = accuracies(hits, counts, _beside, unit=unit)
+    names, interval = measured(found), in_range(interval, measured(found))
     guessed = _guessed(found, tasks).reshape(2, seeds, *hits.shape[2:])
     null, _ = accuracies(np.stack([*guessed, guessed[0]])[: len(hits)], counts, _beside)
     tables = {
@@ -247,7 +248,7 @@ def _result(found: Material, trained: Fitted, tasks: list[Task], hits: Array, to
     learned = over_folds(trained.weights[:seeds], unit=unit).resampled
     arguments = {**told, "learned": learned, "unit": data.unit}
     return Probe(
-        axes={"measure": measured(found), "class": (ALL, *data.classes)},
+        axes={"measure": names, "class": (ALL, *data.classes)},
         values=values,
         null=null,
         low=interval.low,
