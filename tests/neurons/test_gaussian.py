@@ -337,6 +337,14 @@ def test_no_more_neurons_are_chosen_than_change():
         neurons.gaussian(stored(*arrays()), concept="label", count=13)
 
 
+@pytest.mark.parametrize("count", [None, 3])
+def test_rows_that_never_change_are_told_in_one_sentence(count):
+    rows, tags, sentences = arrays()
+    message = r"^No neuron changes with the text, so none can be selected; give other rows, or other sites\.$"
+    with pytest.raises(ResultError, match=message):
+        neurons.gaussian(stored(np.ones_like(rows), tags, sentences), concept="label", count=count)
+
+
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"count": -1}, {"held": 0}, {"held": -5}])
 def test_a_number_of_nothing_is_refused(wrong):
     (name, number), *_ = wrong.items()
