@@ -12,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 from pellucid import neurons
 from pellucid.collect.build import build_store
 from pellucid.model import Model
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.probing.forest import _grown
 from pellucid.neurons.probing.gini import class_importances
@@ -184,3 +185,34 @@ def test_the_gini_order_of_a_separable_case():
     assert made.accuracy["forest"] == 1.0
     assert made.accuracy["control task"] < 0.7, "labels of words that were never seen cannot be learned"
     assert made.accuracy["selectivity"] == made.accuracy["forest"] - made.accuracy["control task"]
+
+
+def test_words_that_memory_does_not_hold_are_told():
+    store, row = stored(), 4 * 6
+    whole = neurons.forest(store, concept="label", trees=5, seeds=2)
+    words = whole.provenance.arguments["words"]
+    split = material(store, Concept.parse("label"), Reading(), controlled=False).split
+    assert words == [split.without(fold).sum() for fold in range(2)]
+    with pytest.warns(NeuronWarning, match=f"memory={200 * row} bytes holds 200 words of 6 neurons, so a forest learns "
+                      f"from these, and not from {max(words)}; for all use {row * max(words)} or more"):  # fmt: skip
+        small = neurons.forest(store, concept="label", trees=5, seeds=2, memory=200 * row)
+    assert small.provenance.arguments["words"] == [200, 200]
+    fewer = neurons.forest(store, concept="label", trees=5, seeds=1, rows=200, memory=row * 200)
+    assert fewer.provenance.arguments["words"] == [200], "asked for, and so no more than that is missed"
+    with pytest.raises(ResultError, match="rows=1 words make no forest"):
+        neurons.forest(store, concept="label", rows=1)
+
+
+@pytest.mark.parametrize("memory", [-5, 0, 1, 4 * 6 * 100 - 1])
+@pytest.mark.parametrize("way", [neurons.forest, neurons.probe, neurons.per_layer, neurons.gaussian])
+def test_a_memory_that_holds_too_few_words_is_refused_with_what_is_needed(way, memory):
+    held = max(0, memory) // 24
+    message = f"^memory={memory} bytes holds {held} words of 6 neurons, which is too few .* use 2400 or more"
+    with pytest.raises(ResultError, match=message):
+        way(stored(), concept="label", memory=memory)
+
+
+def test_the_usual_memory_is_never_refused(monkeypatch):
+    monkeypatch.setattr("pellucid.neurons.probing.material.MEMORY", 50)
+    made = neurons.probe(stored(), concept="label", memory=50, seeds=1, epochs=2, progress=False)
+    assert made.values[0, 0] > 0.5

@@ -246,7 +246,7 @@ def test_a_random_model_with_few_neurons_that_change(changing):
     assert found.values[at, changing:] == pytest.approx(found.values[at, max(0, changing - 1)])
 
 
-def test_seeds_leave_out_other_documents_and_give_an_interval():
+def test_seeds_leave_out_other_documents_and_every_place_is_told():
     rows, tags, sentences = arrays()
     one, three = (
         neurons.gaussian(stored(rows, tags, sentences), concept="label", count=3, seeds=seeds) for seeds in (1, 3)
@@ -258,8 +258,15 @@ def test_seeds_leave_out_other_documents_and_give_an_interval():
     place = ranking.place("neuron", folds[0][1])
     places = [list(names).index(folds[0][1]) + 1 if folds[0][1] in names else np.inf for names in folds]
     assert ranking.overall.columns["score"][place] == pytest.approx(np.mean([1 / at for at in places]))
-    assert "3 of 10 document groups" in ranking.resampled
-    assert (ranking.low <= ranking.values).all()
+    assert ranking.low is ranking.high is None, "1 over a place lies in 0 to 1, and an interval of three leaves it"
+    assert "low" not in ranking.overall.columns
+    assert ranking.resampled == "no interval: places chosen without other documents, 3 times, are in the table 'places'"
+    told = ranking.table("places")
+    assert told.axes == {"seed": (0, 1, 2), "neuron": ranking.neurons}
+    for own, names in zip(told.columns["place"], folds, strict=True):
+        assert [ranking.neurons[at] for at in np.argsort(own, kind="stable") if own[at]] == names.tolist()
+        assert sorted(own[own > 0]) == [1, 2, 3]
+    assert one.ranking().table("places").columns["place"].shape == (1, len(ranking.neurons))
     with pytest.raises(ResultError, match="seeds=11"):
         neurons.gaussian(stored(rows, tags, sentences), concept="label", seeds=11)
 
@@ -330,6 +337,14 @@ def test_no_more_neurons_are_chosen_than_change():
         neurons.gaussian(stored(*arrays()), concept="label", count=13)
 
 
+@pytest.mark.parametrize("count", [None, 3])
+def test_rows_that_never_change_are_told_in_one_sentence(count):
+    rows, tags, sentences = arrays()
+    message = r"^No neuron changes with the text, so none can be selected; give other rows, or other sites\.$"
+    with pytest.raises(ResultError, match=message):
+        neurons.gaussian(stored(np.ones_like(rows), tags, sentences), concept="label", count=count)
+
+
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"count": -1}, {"held": 0}, {"held": -5}])
 def test_a_number_of_nothing_is_refused(wrong):
     (name, number), *_ = wrong.items()
@@ -348,16 +363,16 @@ def test_a_neuron_that_is_still_in_one_fold_shortens_all():
     assert found.values.shape[1] == len(found.picks) == 11
 
 
-def test_a_ranking_by_gaussians_has_an_interval_and_what_its_neurons_tell():
+def test_a_ranking_by_gaussians_has_its_places_and_what_its_neurons_tell():
     rows, tags, sentences = arrays()
     store = stored(rows, tags, sentences)
     found = neurons.gaussian(store, concept="label", count=3)
     made = neurons.rank(store, concept="label", methods="gaussian", count=3)["gaussian"]
-    assert made.low is not None
-    assert "3 of 10 document groups" in made.resampled
+    assert made.low is None
+    assert made.table("places").columns["place"].tolist() == found.ranking().table("places").columns["place"].tolist()
     assert made.values.tolist() == found.ranking().values.tolist()
     single = neurons.rank(store, concept="label", methods="gaussian", count=3, seeds=1)["gaussian"]
-    assert single.low is None
+    assert "use seeds=2 or more" in single.resampled
     told = made.table("accuracy")
     assert told.axes["measure"] == ("accuracy", "control task", "selectivity")
     assert told.columns["value"] == pytest.approx(found.values[[0, 2, 3], -1])

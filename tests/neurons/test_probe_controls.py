@@ -18,13 +18,14 @@ from pellucid.model import Model
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.judging import smallest
-from pellucid.neurons.probing import probes
+from pellucid.neurons.probing import intervals, probes
 from pellucid.neurons.probing.controls import control_goals
 from pellucid.neurons.probing.material import Material, Reading, material
 from pellucid.neurons.probing.probes import control_tasks, real_tasks
 from pellucid.neurons.probing.training import Settings, fit
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.results import Provenance
+from pellucid.uncertainty import Interval
 from tests.neurons import planted
 
 CONCEPT = "upos=NOUN,VERB,DET"
@@ -201,14 +202,36 @@ def test_a_margin_is_surer_than_two_accuracies_that_rise_and_fall_together():
     assert found["high"][0] - found["low"][0] > 20 * (found["high"][2] - found["low"][2])
 
 
-def small_arrays(words: int | None) -> Store:
+def small_arrays(words: int | None, apart: float = 3) -> Store:
     """Two classes in sentences of five rows, of so many word types, or each of its own."""
     dice = np.random.default_rng(0)
     goals = dice.choice(["a", "b"], 300)
     rows = dice.normal(size=(300, 6))
-    rows[goals == "a", 3] += 3
+    rows[goals == "a", 3] += apart
     names = None if words is None else [f"w{place % words}" for place in range(300)]
     return neurons.array_store(rows, goals, words=names, sentences=(np.arange(300) // 5).tolist())
+
+
+@pytest.mark.parametrize("way", [neurons.probe, neurons.per_layer, neurons.gaussian])
+def test_intervals_of_accuracies_stay_in_their_range(way):
+    """Nearly all words are told, so t of ten groups reaches beyond 1; what is no share is not cut off."""
+    made = way(small_arrays(30, 4.2), concept="label")
+    place = made.place("measure", "accuracy")
+    assert 0.9 < made.values[place].max() < 1
+    assert made.high[place].max() == 1.0
+    shares = [made.place("measure", name) for name in ("accuracy", "control task")]
+    assert (made.low[shares] >= 0).all()
+    assert (made.high[shares] <= 1).all()
+    assert ((made.low <= made.values) & (made.values <= made.high)).all()
+
+
+def test_differences_are_not_cut_off():
+    ends = intervals.in_range(
+        Interval(np.array([-0.1, -0.3]), np.array([1.1, 1.2]), "told"), ("accuracy", "selectivity")
+    )
+    assert (ends.low.tolist(), ends.high.tolist(), ends.resampled) == ([0.0, -0.3], [1.0, 1.2], "told")
+    none = Interval(None, None, "no interval")
+    assert intervals.in_range(none, ("accuracy",)) == none
 
 
 @pytest.mark.parametrize("method", ["probe-l2", "forest", "gaussian"])

@@ -274,6 +274,36 @@ def test_a_ranking_of_weights_of_arrays_has_an_accuracy_too():
     assert told["low"] < told["accuracy"] < told["high"] + 1e-9
 
 
+def test_arrays_are_probed_without_a_random_model(tmp_path):
+    """Nothing else changes: the ranking is the method's, and accuracy less each other control is told."""
+    dice = np.random.default_rng(2)
+    tags = dice.choice(["a", "b"], 500, p=[0.7, 0.3])
+    rows = dice.normal(size=(500, 6))
+    rows[tags == "a", 4] += 4
+    words = [f"w{place % 40}" for place in range(500)]
+    store = neurons.array_store(rows, tags, words=words, sentences=(np.arange(500) // 5).tolist(), layers=2)
+    found = neurons.probe(store, concept="label", progress=False)
+    assert found.axes["measure"] == ("accuracy", "control task", "selectivity")
+    accuracy, control, selectivity = found.values[:, 0]
+    assert accuracy > 0.93 > 0.8 > control
+    assert selectivity == pytest.approx(accuracy - control)
+    margins = found.table("margins")
+    assert margins.axes["control"] == ("majority", "control task")
+    assert margins.columns["value"] == pytest.approx(accuracy - np.array([found.null[0, 0], control]))
+    assert set(found.table("seeds").columns) == {"accuracy", "control task", "epochs"}
+    assert found.table("seeds").columns["control task"].mean() == pytest.approx(control)
+    ranked = neurons.rank(store, concept="label", methods="probe-elastic")["probe-elastic"]
+    assert ranked.values.tolist() == found.ranking().values.tolist()
+    assert ranked.accuracies == found.ranking().accuracies
+    found.save(tmp_path / "probe")
+    layers = neurons.per_layer(store, concept="label")
+    assert layers.axes == {"measure": ("accuracy", "control task", "selectivity"), "site": ("resid.0", "resid.1")}
+    assert layers.values[0, 1] > 0.93 > 0.8 > layers.values[0, 0]
+    assert layers.null[2] == pytest.approx(layers.null[0] - layers.null[1])
+    part = neurons.training_part(store, concept="label")
+    assert neurons.probe(part, concept="label", seeds=1, epochs=2, progress=False).values.shape == (3, 3)
+
+
 def test_only_the_random_twin_of_the_model_is_taken_as_one(tmp_path):
     """Another model, one of another shape and another model's twin read the same text, and are no control."""
     text = planted.corpus().take(60)

@@ -114,8 +114,8 @@ def warn_of_few(classes: Sequence[str], counts: Array, dimensions: int) -> None:
 
 
 def warn_of_still(count: int, usual: int, total: int) -> None:
-    """Warns where fewer neurons are chosen than is usual, because the others never change."""
-    if count < usual:
+    """Warns where fewer neurons are chosen than is usual, because the others never change; none are refused later."""
+    if 0 < count < usual:
         warnings.warn(
             f"{count:,} of {total:,} neurons change with the text, so {count:,} are chosen, and not {usual:,}.",
             NeuronWarning,

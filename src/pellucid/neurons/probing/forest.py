@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pellucid.neurons.arrays import of_arrays
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept, scored_places
 from pellucid.neurons.probing.controls import control_goals
 from pellucid.neurons.probing.gini import class_importances
@@ -49,18 +51,36 @@ def forest(
 
     A class's score is its part of the importance, n·Δ[p(1 − p)] over splits at the neuron; overall is that of all
     classes. It has no sign: that is of the class's mean activation less the overall mean. Chance is a forest of
-    shuffled labels. At most `rows` words are learned from, and no more than `memory` holds. The table `accuracy` has
-    forest, random model (the same words in the model's random twin, which a store holds or `random` is a store of),
-    shuffled labels, majority, control task and selectivity, on documents for testing.
+    shuffled labels. At most `rows` words are learned from, and no more than `memory` holds, where a warning tells that;
+    `words` in the arguments of the result has their number in each forest. The table `accuracy` has forest, random
+    model (the same words in the model's random twin, which a store holds or `random` is a store of), shuffled labels,
+    majority, control task and selectivity, on documents for testing.
     """
+    if rows < 2:
+        raise ResultError(f"rows={rows} words make no forest; use 2 or more, such as 10,000.")
     if trees < 1 or not 1 <= seeds <= GROUPS:
         raise ResultError(f"trees={trees}, seeds={seeds} make no forest; use 1 or more trees and 1 to {GROUPS} seeds.")
     reading = Reading(sites, fewest, test, seed, memory, pooling)
     with opened(source, corpus, concept, reading, random=random, controlled=not of_arrays(source)) as found:
-        most = max(1, min(rows, memory // (4 * len(found.rows.names))))
+        words = [min(rows, int(found.split.without(fold).sum())) for fold in range(seeds)]
+        most = min(rows, _fitting(memory, len(found.rows.names), max(words)))
         made = [_grown(found, fold, trees, most, seed) for fold in range(seeds)]
-        told = {"method": "forest", "trees": trees, "seeds": seeds, "rows": most, **asdict(reading)}
+        told = {"method": "forest", "trees": trees, "seeds": seeds, "rows": most,
+                "words": [min(most, count) for count in words], **asdict(reading)}  # fmt: skip
         return _ranking(found, made, told, seed)
+
+
+def _fitting(memory: int, neurons: int, words: int) -> int:
+    """How many words memory holds; warns where these are not all to learn from."""
+    held = max(2, memory // (4 * neurons))
+    if held < words:
+        warnings.warn(
+            f"memory={memory} bytes holds {held:,} words of {neurons:,} neurons, so a forest learns from these, and "
+            f"not from {words:,}; for all use {4 * neurons * words} or more, or fewer sites.",
+            NeuronWarning,
+            stacklevel=3,
+        )
+    return held
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ from pellucid.neurons.probing.class_gaussians import drawn, gaussians_of_sweep, 
 from pellucid.neurons.probing.gaussian_choosing import MOST_CHOSEN, MOST_HELD, Choosing, Chosen, chosen, that_change
 from pellucid.neurons.probing.gaussian_selection import select
 from pellucid.neurons.probing.gaussian_testing import MEASURES, Scores, guesses, of_twin, scored
-from pellucid.neurons.probing.intervals import over_folds
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.rows import MEMORY
 from pellucid.neurons.ranking import Ranking, accuracy_table, overall_table
@@ -54,12 +53,13 @@ class GaussianProbe(Result):
 
     def ranking(self) -> Ranking:
         """The neurons by the order of choice: 1 for the first, ½ for the second, 0 for those that were not chosen; the
-        mean over seeds. The sign is that of the class's mean activation less the overall mean. The table `accuracy`
-        has what all neurons chosen tell, and their controls.
+        mean over seeds. The sign is that of the class's mean activation less the overall mean. The table `places`
+        [seed, neuron] has the place in every seed, each without other documents (0: not chosen), in the stead of an
+        interval; `accuracy` has what all neurons chosen tell, and their controls.
         """
         table = self.table("means")
         folds = [[str(name) for name in names] for names in self.table("folds").columns["neuron"]]
-        unit = str(self.provenance.arguments["unit"]).removesuffix("s")
+        unit = str(self.provenance.arguments["unit"])
         made = _by_place(folds, tuple(map(str, table.axes["neuron"])), tuple(map(str, table.axes["class"])),
                          table.columns["away"], self.provenance, unit)  # fmt: skip
         names = [str(name) for name in self.axes["measure"] if name != "information"]
@@ -80,27 +80,33 @@ def _by_place(
     origin: Provenance,
     unit: str,
 ) -> Ranking:
-    """The ranking of orders of choice, one of each fold; `away` [class, neuron] has the signs."""
-    score = np.zeros((len(folds), len(neurons)))
-    for own, names in zip(score, folds, strict=True):
-        own[[neurons.index(str(name)) for name in names]] = 1 / np.arange(1, len(names) + 1)
-    mean, interval = score.mean(axis=0), over_folds(score, unit=unit)
+    """The ranking of orders of choice, one of each fold; `away` [class, neuron] has the signs.
+
+    It has no interval: 1 over a place lies in 0 to 1 and leaps from fold to fold, so that t of a few reaches far
+    beyond; the places themselves are told.
+    """
+    at = {name: number for number, name in enumerate(neurons)}
+    places = np.zeros((len(folds), len(neurons)), dtype=np.int64)
+    for own, names in zip(places, folds, strict=True):
+        own[[at[str(name)] for name in names]] = np.arange(1, len(names) + 1)
+    mean = np.where(places > 0, 1 / np.maximum(1, places), 0.0).mean(axis=0)
     chosen = scored_places(classes)
     sign, chance = np.where(away[chosen] < 0, -1.0, 1.0), np.full(len(neurons), mean.sum() / len(neurons))
-    low = high = None
     resampled = "no interval: neurons are chosen once, one after another; use seeds=2 or more of the Gaussian probe"
-    if interval.low is not None and interval.high is not None:
-        ends = np.sort(np.stack([sign * interval.low, sign * interval.high]), axis=0)
-        low, high, resampled = ends[0], ends[1], interval.resampled
+    if len(folds) > 1:
+        resampled = f"no interval: places chosen without other {unit}, {len(folds)} times, are in the table 'places'"
     return Ranking(
         axes={"class": tuple(classes[place] for place in chosen), "neuron": neurons},
         values=sign * mean,
         null=np.tile(chance, (len(chosen), 1)),
-        low=low,
-        high=high,
+        low=None,
+        high=None,
         resampled=resampled,
         provenance=replace(origin, arguments={**origin.arguments, "method": "gaussian"}),
-        tables={"overall": overall_table(neurons, mean, null=chance, low=interval.low, high=interval.high)},
+        tables={
+            "overall": overall_table(neurons, mean, null=chance),
+            "places": Table({"seed": tuple(range(len(folds))), "neuron": neurons}, {"place": places}),
+        },
     )
 
 
@@ -213,7 +219,7 @@ def by_gaussians(
         made.classes,
         means - np.exp(made.gaussians.prior) @ means,
         source.provenance("neurons.gaussian", told, seed=seed),
-        "document",
+        "documents",
     )
 
 

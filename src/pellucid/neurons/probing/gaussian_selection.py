@@ -198,6 +198,8 @@ def _check(gaussians: Gaussians, rows: Tensor, count: int, by: str) -> None:
     if by not in CRITERIA:
         raise ResultError(f"Neurons cannot be selected by {by!r}; choose {listing(CRITERIA)}.")
     alive = int((np.einsum("zdd->zd", gaussians.covariances) > 0).all(0).sum())
+    if not alive:
+        raise ResultError("No neuron changes with the text, so none can be selected; give other rows, or other sites.")
     if not 1 <= count <= alive:
         raise ResultError(f"{alive} neurons change with the text, so {count} cannot be selected; use 1 to {alive}.")
     if not len(rows):

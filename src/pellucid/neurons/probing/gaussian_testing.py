@@ -10,6 +10,7 @@ from pellucid.neurons.probing.class_gaussians import class_gaussians
 from pellucid.neurons.probing.controls import control_goals, majority
 from pellucid.neurons.probing.gaussian_choosing import Choosing, Chosen, chosen, that_change
 from pellucid.neurons.probing.gaussian_selection import Gaussians, prefixes
+from pellucid.neurons.probing.intervals import in_range
 from pellucid.neurons.probing.material import Material
 from pellucid.neurons.probing.rows import Rows, SomeNeurons
 from pellucid.results import Array
@@ -61,7 +62,8 @@ def scored(found: Material, first: Chosen, twin: Array | None, seed: int) -> Sco
     groups = np.flatnonzero(counts)
     whole = measures(groups)
     without = [measures(groups[groups != group])[:, 0] for group in groups]
-    return Scores(names, whole, jackknife(whole[:, 0], without, counts[groups].tolist()))
+    interval = jackknife(whole[:, 0], without, counts[groups].tolist())
+    return Scores(names, whole, in_range(interval, names))
 
 
 def of_twin(found: Material, how: Choosing) -> Array | None:

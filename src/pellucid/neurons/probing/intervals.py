@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from pellucid.results import Array
 from pellucid.uncertainty import GROUPS, Interval, jackknife, t_quantile
+
+SHARES = ("accuracy", "random model", "control task")
+"""Measures that are shares of words, and so lie in 0 to 1."""
 
 
 def accuracies(
@@ -36,6 +39,17 @@ def accuracies(
         without.append(together(np.where(gone, whole, shares(kept))) if len(kept) else together(whole))
     interval = jackknife(together(whole), without, counts[groups].sum(axis=1).tolist())
     return together(whole), Interval(interval.low, interval.high, interval.resampled.replace("document", unit))
+
+
+def in_range(interval: Interval, names: Sequence[str]) -> Interval:
+    """The interval [measure, …] with the ends of shares kept in 0 to 1; other measures stay as they are."""
+    if interval.low is None or interval.high is None:
+        return interval
+    low, high = interval.low.copy(), interval.high.copy()
+    for place, name in enumerate(names):
+        if name in SHARES:
+            low[place], high[place] = np.clip(low[place], 0.0, 1.0), np.clip(high[place], 0.0, 1.0)
+    return Interval(low, high, interval.resampled)
 
 
 def _same(accuracy: Array) -> Array:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _ENOUGH_SEEN = 0.5
 """Share of the words for testing whose word type must be learned from, for a control task to tell anything."""
+_FEWEST_HELD = 100
+"""Words that memory must hold, or all that there are; memory as it is by default is always enough."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ def material(
 ) -> Material:
     """The material of a probe from a store that is there."""
     rows = StoreRows(store, _chosen(store, 0, reading.sites), memory=reading.memory)
+    _check_memory(rows)
     data, twin = labelled(store, concept, fewest=reading.fewest), None
     warn_of_rare(data.concept, data.left_out, reading.fewest)
     if random is not None:
@@ -181,6 +184,17 @@ def material(
         raise ResultError(f"The random twin has {len(twin.names)} neurons and the model {len(rows.names)}; build both "
                           "stores with the same sites.")  # fmt: skip
     return Material(store, rows, twin, data, split(data, test=reading.test, seed=reading.seed))
+
+
+def _check_memory(rows: StoreRows) -> None:
+    """Raises where memory holds too few words to learn from, with the bytes that are needed."""
+    size = 4 * len(rows.names)
+    needed = min(MEMORY, size * min(_FEWEST_HELD, rows.count))
+    if rows.memory < needed:
+        raise ResultError(
+            f"memory={rows.memory} bytes holds {max(0, rows.memory) // size:,} words of {len(rows.names):,} neurons, "
+            f"which is too few to learn from; use {needed} or more, or fewer sites."
+        )
 
 
 def _chosen(store: Store, number: int, sites: Sites) -> tuple[str, ...]:

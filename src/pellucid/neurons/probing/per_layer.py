@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.probing.controls import majority
-from pellucid.neurons.probing.intervals import accuracies
+from pellucid.neurons.probing.intervals import accuracies, in_range
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.probes import (
     MEASURES,
+    beside,
     check_seeds,
     control_tasks,
+    measured,
     penalties,
     real_tasks,
     tested,
@@ -35,7 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class LayerProbes(Result):
-    """Accuracy of a probe on each site alone, beside its controls, [measure, site]."""
+    """Accuracy of a probe on each site alone, beside its controls, [measure, site].
+
+    Arrays have no model, and so do without the measure `random model`.
+    """
 
     kind: ClassVar[str] = "neurons.per_layer"
     title: ClassVar[str] = "What a probe tells from each layer"
@@ -65,26 +71,29 @@ def per_layer(
     """A probe of a concept on each site, with majority, random-initialised model, control task and selectivity.
 
     One site is read and learned from at a time, by all its probes in one training. The numbers are means over `seeds`
-    probes of a site, each of which leaves out another tenth of the documents and has its own control task.
+    probes of a site, each of which leaves out another tenth of the documents and has its own control task. Arrays
+    (`array_store`, `neurox_store`) have no model: they do without the measure `random model`.
     """
     check_seeds(seeds)
     settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, seed=seed, device=device)
-    with opened(source, corpus, concept, Reading(sites, fewest, test, seed, memory, pooling), random=random) as found:
+    reading = Reading(sites, fewest, test, seed, memory, pooling)
+    with opened(source, corpus, concept, reading, random=random, controlled=not of_arrays(source)) as found:
         real, controls = real_tasks(found, seeds), control_tasks(found, seeds, seed)
         classes, names = len(found.data.classes), tuple(by_site(found.rows.names))
         hits = _hits(found, real, controls, settings)
         counts = tested_counts(found)
         values, interval = accuracies(hits, counts, _beside, unit=found.data.unit.removesuffix("s"))
+        interval = in_range(interval, measured(found))
         rest, learned = found.split.test, found.split.training
         guesses = [
             np.mean([(task.goals[rest] == majority(task.goals, learned, classes)).mean() for task in some])
             for some in (real, controls)
         ]
-        null = np.array([guesses[0], guesses[0], guesses[1], guesses[0] - guesses[1]])
+        null = beside(np.array([*guesses, guesses[0]])[: len(hits)])
         told = {"penalty": penalty, "l1": settings.l1, "l2": settings.l2, "epochs": epochs, "test": test,
                 "seeds": seeds}  # fmt: skip
         return LayerProbes(
-            axes={"measure": tuple(MEASURES), "site": names},
+            axes={"measure": measured(found), "site": names},
             values=values,
             null=np.repeat(null[:, None], len(names), axis=1),
             low=interval.low,
@@ -95,19 +104,20 @@ def per_layer(
 
 
 def _hits(found: Material, real: list[Task], controls: list[Task], settings: Settings) -> Array:
-    """Hits of probe, control task and random model on each site, mean over seeds: [3, sites, groups, classes]."""
-    assert found.twin is not None
+    """Hits of probe, control task and, if any, random model on each site, mean over seeds: [2 or 3, sites, groups,
+    classes]."""
 
     def right(rows: Rows, tasks: list[Task]) -> Array:
         hits = tested(rows, fit(rows, tasks, len(found.data.classes), settings), tasks, found)
         return hits.reshape(-1, len(real), *hits.shape[1:]).mean(axis=1)
 
-    pairs = zip(found.rows.by_site(), found.twin.by_site(), strict=True)
-    parts = [np.concatenate([right(own, [*real, *controls]), right(twin, real)]) for own, twin in pairs]
+    parts = [right(own, [*real, *controls]) for own in found.rows.by_site()]
+    if found.twin is not None:
+        random = [right(twin, real) for twin in found.twin.by_site()]
+        parts = [np.concatenate(both) for both in zip(parts, random, strict=True)]
     return np.stack(parts, axis=1)
 
 
 def _beside(accuracy: Array) -> Array:
-    """The measures [4, sites] of the accuracies [3, sites, 1 + classes] of probe, control task and random model."""
-    real, control, random = accuracy[..., 0]
-    return np.stack([real, random, control, real - control])
+    """The measures [measures, sites] of the accuracies [2 or 3, sites, 1 + classes]."""
+    return beside(accuracy[..., 0])

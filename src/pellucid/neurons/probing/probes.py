@@ -16,7 +16,7 @@ from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import Concept, scored_places
 from pellucid.neurons.probing.controls import control_goals, majority
 from pellucid.neurons.probing.converging import converge as converged
-from pellucid.neurons.probing.intervals import accuracies, over_folds
+from pellucid.neurons.probing.intervals import accuracies, in_range, over_folds
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.rows import MEMORY, Rows
 from pellucid.neurons.probing.training import Fitted, Settings, Task, fit
@@ -43,6 +43,8 @@ MEASURES = {
 @dataclass(frozen=True, eq=False)
 class Probe(Result):
     """Accuracy of a probe beside its controls, [measure, class]; the first class is all together.
+
+    Arrays have no model, and so do without the measure `random model`.
 
     Tables: `weights` [class, neuron] with its interval over documents and the size that the control task gives it;
     `seeds`, each probe on its own; `words`, how many of each class were learned from and tested; `margins`, accuracy
@@ -121,22 +123,27 @@ def probe(
     It minimises mean cross-entropy + l1·Σ|w| + l2/2·Σw² on neurons standardised with training moments. Each of the
     `seeds` probes leaves out another tenth of the documents, which stops it early, and has its own control task; with
     `converge` training goes on to the optimum. `source` is a store that holds the model and its random twin (or
-    `random` is a store of the twin), or a model, which reads the `corpus` beside its twin.
+    `random` is a store of the twin), or a model, which reads the `corpus` beside its twin. Arrays (`array_store`,
+    `neurox_store`) have no model: they do without the measure `random model`.
     """
     settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, batch=batch, seed=seed, device=device)
     check_seeds(seeds)
     reading = Reading(sites, fewest, test, seed, memory, pooling)
-    with opened(source, corpus, concept, reading, random=random) as found, Progress(progress) as shown:
-        assert found.twin is not None
+    with (
+        opened(source, corpus, concept, reading, random=random, controlled=not of_arrays(source)) as found,
+        Progress(progress) as shown,
+    ):
         classes = len(found.data.classes)
         shown.begin("probe and control task", epochs, unit="epochs")
         tasks = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)]
         trained = _trained(found.rows, tasks, classes, settings, converge, shown.advance)
-        shown.begin("probe on random model", epochs, unit="epochs")
-        twin = _trained(found.twin, tasks[:seeds], classes, settings, converge, shown.advance)
-        hits = np.stack([*tested(found.rows, trained, tasks, found), *tested(found.twin, twin, tasks[:seeds], found)])
+        hits = tested(found.rows, trained, tasks, found)
+        if found.twin is not None:
+            shown.begin("probe on random model", epochs, unit="epochs")
+            twin = _trained(found.twin, tasks[:seeds], classes, settings, converge, shown.advance)
+            hits = np.concatenate([hits, tested(found.twin, twin, tasks[:seeds], found)])
         told = {"penalty": penalty, **asdict(settings), "seeds": seeds, "converge": converge, **asdict(reading)}
-        return _result(found, trained, tasks, hits.reshape(3, seeds, *hits.shape[1:]), told)
+        return _result(found, trained, tasks, hits.reshape(-1, seeds, *hits.shape[1:]), told)
 
 
 def penalties(penalty: str, l1: float, l2: float) -> tuple[float, float]:
@@ -208,19 +215,30 @@ def _guessed(found: Material, tasks: list[Task]) -> Array:
     return hits
 
 
+def measured(found: Material) -> tuple[str, ...]:
+    """The measures of a probe; without a random twin, all but that of the random model."""
+    return tuple(name for name in MEASURES if found.twin is not None or name != "random model")
+
+
+def beside(accuracy: Array) -> Array:
+    """The measures [measures, …] of the accuracies [2 or 3, …] of probe, control task and, if any, random model."""
+    real, control, *random = accuracy
+    return np.stack([real, *random, control, real - control])
+
+
 def _beside(accuracy: Array) -> Array:
-    """The measures [4, classes] of the accuracies [3, seeds, classes] of probe, control task and random model."""
-    real, control, random = accuracy.mean(axis=1)
-    return np.stack([real, random, control, real - control])
+    """The measures [measures, classes] of the accuracies [2 or 3, seeds, classes]."""
+    return beside(accuracy.mean(axis=1))
 
 
 def _result(found: Material, trained: Fitted, tasks: list[Task], hits: Array, told: dict[str, Any]) -> Probe:
-    """The result of all probes; `hits` [probe, control and random model, seeds, groups, classes]."""
+    """The result of all probes; `hits` [probe, control and, if any, random model, seeds, groups, classes]."""
     seeds, data = hits.shape[1], found.data
     unit, counts = data.unit.removesuffix("s"), tested_counts(found)
     values, interval = accuracies(hits, counts, _beside, unit=unit)
+    names, interval = measured(found), in_range(interval, measured(found))
     guessed = _guessed(found, tasks).reshape(2, seeds, *hits.shape[2:])
-    null, _ = accuracies(np.stack([*guessed, guessed[0]]), counts, _beside)
+    null, _ = accuracies(np.stack([*guessed, guessed[0]])[: len(hits)], counts, _beside)
     tables = {
         **weight_tables(found, trained, seeds),
         "seeds": _seed_table(hits, counts, trained.epochs[:seeds]),
@@ -230,7 +248,7 @@ def _result(found: Material, trained: Fitted, tasks: list[Task], hits: Array, to
     learned = over_folds(trained.weights[:seeds], unit=unit).resampled
     arguments = {**told, "learned": learned, "unit": data.unit}
     return Probe(
-        axes={"measure": tuple(MEASURES), "class": (ALL, *data.classes)},
+        axes={"measure": names, "class": (ALL, *data.classes)},
         values=values,
         null=null,
         low=interval.low,
@@ -262,60 +280,27 @@ def weight_tables(found: Material, trained: Fitted, seeds: int) -> dict[str, Tab
 def _seed_table(hits: Array, counts: Array, epochs: Array) -> Table:
     share = hits.sum(axis=(2, 3)) / counts.sum()
     names = ("accuracy", "control task", "random model")
-    columns = {name: share[place] for place, name in enumerate(names)}
+    columns = dict(zip(names, share, strict=False))  # arrays have no random model
     return Table({"seed": tuple(range(share.shape[1]))}, {**columns, "epochs": np.asarray(epochs)})
 
 
 def _margins(hits: Array, counts: Array) -> Table:
-    """Accuracy less that of each control, from hits [probe, control, random model and guesses, seeds, groups,
+    """Accuracy less that of each control, from hits [probe, control, random model (if any) and guesses, seeds, groups,
     classes]."""
 
     def less(accuracy: Array) -> Array:
-        real, control, random, guess = accuracy.mean(axis=1)[:, 0]
-        return real - np.stack([guess, random, control])
+        real, control, *others = accuracy.mean(axis=1)[:, 0]
+        return real - np.stack([*others[::-1], control])
 
     values, interval = accuracies(hits, counts, less)
     ends = {name: end for name, end in (("low", interval.low), ("high", interval.high)) if end is not None}
-    return Table({"control": ("majority", "random model", "control task")}, {"value": values, **ends})
+    names = ("majority", "random model", "control task") if len(values) > 2 else ("majority", "control task")
+    return Table({"control": names}, {"value": values, **ends})
 
 
 def _word_table(found: Material, counts: Array) -> Table:
     learned = np.bincount(found.data.goals[found.split.training], minlength=len(found.data.classes))
     return Table({"class": found.data.classes}, {"learned": learned, "tested": counts.sum(axis=0).astype(np.int64)})
-
-
-def _of_arrays(
-    source: Store,
-    concept: str | Concept,
-    reading: Reading,
-    settings: Settings,
-    penalty: str,
-    seeds: int,
-    converge: bool,
-) -> Ranking:
-    check_seeds(seeds)
-    seed = settings.seed
-    with opened(source, None, concept, reading, controlled=False) as found:
-        tasks = [*real_tasks(found, seeds), *control_tasks(found, seeds, seed)]
-        trained = _trained(found.rows, tasks, len(found.data.classes), settings, converge, None)
-        unit, counts = found.data.unit.removesuffix("s"), tested_counts(found)
-        right = tested(found.rows, trained, tasks, found).reshape(2, seeds, *counts.shape)
-        values, interval = accuracies(right, counts, _alone, unit=unit)
-        sure, _ = accuracies(_guessed(found, tasks).reshape(right.shape), counts, _alone)
-        names = [name for name in MEASURES if name != "random model"]
-        accuracy = accuracy_table(names, values, majority=sure, low=interval.low, high=interval.high)
-        learned = over_folds(trained.weights[:seeds], unit=unit).resampled
-        told = {"penalty": penalty, **asdict(settings), "seeds": seeds, "converge": converge, "test": reading.test,
-                "fewest": reading.fewest, "learned": learned}  # fmt: skip
-        return weight_ranking(
-            weight_tables(found, trained, seeds), found.provenance("neurons.probe", told, seed), accuracy
-        )
-
-
-def _alone(accuracy: Array) -> Array:
-    """The measures [3] of the accuracies [2, seeds, 1 + classes] of probe and control task."""
-    real, control = accuracy.mean(axis=1)[:, 0]
-    return np.stack([real, control, real - control])
 
 
 def by_elastic_probe(
@@ -342,10 +327,6 @@ def by_elastic_probe(
 
     Arrays have no model and so no random twin; their weights stand beside those of the control task all the same.
     """
-    if of_arrays(source):
-        settings = Settings(*penalties(penalty, l1, l2), epochs=epochs, batch=batch, seed=seed, device=device)
-        reading = Reading(sites, fewest, test, seed, memory, pooling)
-        return _of_arrays(source, concept, reading, settings, penalty, seeds, converge)
     found = probe(
         source, corpus, concept=concept, sites=sites, penalty=penalty, l1=l1, l2=l2, seeds=seeds, converge=converge,
         epochs=epochs, batch=batch, test=test, fewest=fewest, seed=seed, memory=memory, pooling=pooling, device=device,
