@@ -21,7 +21,7 @@ from pellucid.neurons.judging.apart import warn_of_other_model, warn_of_same_cor
 from pellucid.neurons.judging.group_means import over_kept_groups
 from pellucid.neurons.judging.smallest import smallest_sets
 from pellucid.neurons.probing.controls import majority
-from pellucid.neurons.probing.intervals import accuracies
+from pellucid.neurons.probing.intervals import accuracies, in_range
 from pellucid.neurons.probing.material import Material, Reading, opened
 from pellucid.neurons.probing.probes import check_seeds, control_tasks, penalties, real_tasks, tested, tested_counts
 from pellucid.neurons.probing.rows import MEMORY, Rows
@@ -366,6 +366,7 @@ def _of_probe(found: Material, sizes: tuple[int, ...], right: _Right, told: dict
     """Curves of accuracies, and what stands beside them."""
     unit, counts = found.data.unit.removesuffix("s"), tested_counts(found)
     values, interval = accuracies(right.parts, counts, lambda share: share[..., 0], unit=unit)
+    interval = in_range(interval, ("accuracy",) * len(ENDS))
     whole, _ = accuracies(right.probe[0], counts)
     guess = majority(found.data.goals, found.split.training, len(found.data.classes))
     sure = np.zeros((len(right.probe), *counts.shape))
@@ -373,6 +374,7 @@ def _of_probe(found: Material, sizes: tuple[int, ...], right: _Right, told: dict
     held = [sure, *([] if right.twin is None else [right.twin]), right.control, right.probe]
     control, ends = accuracies(np.stack(held), counts, _controls, unit=unit)
     names = tuple(name for name in CONTROLS if right.twin is not None or name != "random model")
+    ends = in_range(ends, names)
     columns = {"value": control[:, 1:]}
     columns |= {name: end[:, 1:] for name, end in (("low", ends.low), ("high", ends.high)) if end is not None}
     return RankingCurves(
