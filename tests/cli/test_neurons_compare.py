@@ -171,7 +171,7 @@ def test_neurons_are_searched_in_other_models(cli, tagger, tmp_path):
     assert "likes in other models (MaxCorr)" in printed
     like = found.table("matches").columns
     first = found.place("neuron", found.top(1)[0])
-    assert f"{like['other site'][first]}:{like['other unit'][first]} (" in printed
+    assert f"other {like['other site'][first]}:{like['other unit'][first]} (" in printed  # no folders, which are long
     assert "random model: the same score where weights are random" in printed
     page = (tmp_path / "out" / "neurons.html").read_text(encoding="utf-8")
     assert "neurons.0:direction 0" in page

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pellucid.cli._print import console, print_table
 from pellucid.errors import PellucidError, listing
+from pellucid.studies.names import short_name
 
 if TYPE_CHECKING:
     from pellucid.neurons import Ranking
@@ -130,7 +131,7 @@ def random_told(result: Ranking) -> str:
 def _like(result: Ranking, place: int) -> str:
     """What a neuron of a search was found in."""
     told = {name: part.ravel()[place] for name, part in result.table("matches").columns.items()}
-    named = f"{told['other model']} {told['other site']}"
+    named = f"{short_name(str(told['other model']))} {told['other site']}"
     return f"{named}:{told['other unit']} ({told['correlation']:+.3f})" if "other unit" in told else named
 
 
