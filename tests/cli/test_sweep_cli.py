@@ -74,7 +74,7 @@ def test_show_prints_a_sweep(cli, folder, tmp_path):
         (["--collect", "moments resid.9"], "No site matches 'resid.9'"),
         (["--collect", "moments resid.* pair=all"], "has no option pair; it has"),
         (["--collect", "class-moments resid.*"], "also needs label"),
-        (["--collect", "class-moments resid.* label=upos"], "There is no label 'upos' in the corpus, which ClassMoments reads; it has"),
+        (["--collect", "class-moments resid.* label=upos"], "no label 'upos' in the corpus, which ClassMoments reads"),
         (["--collect", "moments resid.* groups=no"], "groups of 'moments' takes true or false, not 'no'"),
         (["--collect", "top-contexts resid.* k=ten"], "k of 'top-contexts' takes a whole number, not 'ten'"),
         (["--collect", ""], "no collector called ''"),
