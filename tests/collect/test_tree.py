@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -310,3 +311,34 @@ def test_states_of_a_newer_format_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("pellucid.collect.state.FORMAT", 1)
     with pytest.raises(SweepError, match=r"newer Pellucid \(format 2\); update"):
         load_states(tmp_path / "s")
+
+
+@dataclass(frozen=True)
+class Watched(Bracket):
+    """Keeps an eye on the states that it has made."""
+
+    kind: ClassVar[str] = "test-watched"
+    made: WeakSet[State] = field(default_factory=WeakSet[State])
+
+    def merge(self, left: State, right: State) -> State:
+        merged = super().merge(left, right)
+        self.made.add(merged)
+        return merged
+
+
+def test_what_was_merged_is_gone_before_the_next_neighbour_is_read(monkeypatch) -> None:
+    """The eighth shard merges three times in a row: at each reading there is only what the merge before gave."""
+    collector, alive = Watched(), list[int]()
+
+    def load(file: Path, **how: bool) -> dict[str, State]:
+        alive.append(len(collector.made))
+        return load_states(file, **how)
+
+    monkeypatch.setattr("pellucid.collect.tree.load_states", load)
+    tree = Tree({"b": collector}, 8, None, room=0)
+    for index in range(8):
+        states = leaf(index)
+        collector.made.add(states["b"])
+        tree.put(0, index, states)
+    tree.close()
+    assert alive == [1, 1, 2, 1, 1, 2, 2]  # the test itself holds the shard's own

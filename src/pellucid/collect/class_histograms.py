@@ -269,12 +269,12 @@ class _Counting(Accumulator):
         return found.to(torch.int32).view(width, values, bins).cpu().numpy()
 
     def _grow(self) -> None:
-        """Makes room for all values met."""
+        """Makes room for all values met, and for as many again: zeros that nobody has touched take no memory."""
         values = len(self._values)
         if values > len(self._counts):
             grouped = sum(len(group.values) for group in self._grouped.values())
             self._collector.check(self._columns.total, values, grouped)
-            room = np.zeros((values, *self._counts.shape[1:]), np.int32)
+            room = np.zeros((2 * values, *self._counts.shape[1:]), np.int32)
             room[: len(self._counts)] = self._counts
             self._counts = room
 
@@ -312,7 +312,8 @@ class _Counting(Accumulator):
         self._grow()
         values, order, n = self._values.sorted()
         arrays: dict[str, Array] = {**self._grid, "unlabelled": np.array([self._values.unlabelled], np.int64)}
-        arrays |= {"n": n, "counts": self._counts if order == list(range(len(order))) else self._counts[order]}
+        counts = self._counts[: len(order)]
+        arrays |= {"n": n, "counts": counts if order == list(range(len(order))) else counts[order]}
         rounding = 2.0**-22 * (1 + self._less.abs())
         arrays["moves"] = (self._farthest - 1 > rounding).cpu().numpy()
         for group, own in self._grouped.items():

@@ -1,11 +1,11 @@
-"""Freed memory stays with the process while a shard is gathered: the C library would give it back after every batch."""
+"""Freed memory stays with the process for some batches: the C library would give it back after every one."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 
@@ -13,12 +13,16 @@ _TRIM, _MAPPED = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _OWN = 32 << 20
 """Blocks from this size on are mapped apart: the largest that glibc takes, and where its own rule ends up."""
 _KEPT = (1 << 31) - 1
+_BATCHES = 8
+"""Batches after which it is given back: they differ in length, so what one leaves has gaps too small for the next."""
 _CHOSEN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
 
 
 @contextmanager
-def kept_freed_memory() -> Generator[None]:
+def kept_freed_memory() -> Generator[Callable[[], None]]:
     """What is freed within it is used again for what comes next, and given back to the system at its end.
+
+    It gives a function to call after each batch, which gives back every few of them what has no use.
 
     Every batch makes and drops the rows of all sites, some tens of megabytes; to get them again page by page costs a
     tenth of a sweep's time, and far more on some virtual machines. Afterwards glibc gives back what its own rule would
@@ -26,14 +30,29 @@ def kept_freed_memory() -> Generator[None]:
     """
     library = _glibc()
     if library is None:
-        yield
+        yield give_back
         return
+    batches = 0
+
+    def after_batch() -> None:
+        nonlocal batches
+        batches += 1
+        if batches % _BATCHES == 0:
+            give_back()
+
     library.mallopt(_MAPPED, _OWN)
     library.mallopt(_TRIM, _KEPT)
     try:
-        yield
+        yield after_batch
     finally:
         library.mallopt(_TRIM, 2 * _OWN)
+        give_back()
+
+
+def give_back() -> None:
+    """Gives freed memory back to the system, where the C library is glibc and left to us."""
+    library = _glibc()
+    if library is not None:
         library.malloc_trim(0)
 
 

@@ -86,8 +86,7 @@ class Runner:
         self, shard: Shard, sentences: Sequence[Sentence], *, announce: Callable[[int], None] = lambda _: None
     ) -> States:
         """Every collector's state of one shard; where memory runs out, begins it again with half the batch."""
-        with kept_freed_memory():
-            states = self._within_memory(lambda: self._gather(shard, sentences, announce))
+        states = self._within_memory(lambda: self._gather(shard, sentences, announce))
         if self.halved:
             record = states[RECORD].facts
             states[RECORD] = State({}, {**record, "halved": [[shard.index, self.halved]]})
@@ -116,9 +115,11 @@ class Runner:
         accumulators = {name: each.open(self.setting(name, shard)) for name, each in job.collectors.items()}
         read = self._read(shard, sentences)
         unmatched = 0
-        for number, batch in enumerate(shard.batches):
-            announce(number)
-            unmatched += self._add(read, batch, accumulators)
+        with kept_freed_memory() as after_batch:
+            for number, batch in enumerate(shard.batches):
+                announce(number)
+                unmatched += self._add(read, batch, accumulators)
+                after_batch()
         states = {name: accumulator.state() for name, accumulator in accumulators.items()}
         return {**states, RECORD: State({}, {"unmatched": unmatched, "halved": []})}
 

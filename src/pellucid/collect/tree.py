@@ -68,9 +68,7 @@ class Tree:
         for place, above in self._upwards(level, index):
             level, index = above
             if place is not None:
-                other = self._load(place)
-                left, right = (other, states) if place[1] % 2 == 0 else (states, other)
-                states = merge_states(self.collectors, left, right)
+                states = self._merged(place, states)
                 merged.append(place)
         waiting = [node for place, node in self._memory.items() if place not in merged]
         fits = sum(state.bytes for node in (*waiting, states) for state in node.values()) <= self._room
@@ -131,6 +129,12 @@ class Tree:
             else:
                 return
             level, index = level + 1, index >> 1
+
+    def _merged(self, neighbour: Place, states: States) -> States:
+        """A node's states and its neighbour's, which nothing holds afterwards."""
+        other = self._load(neighbour)
+        left, right = (other, states) if neighbour[1] % 2 == 0 else (states, other)
+        return merge_states(self.collectors, left, right)
 
     def _load(self, place: Place) -> States:
         if place in self._memory:

@@ -42,8 +42,9 @@ class Reading:
 
     `sites` are those to read (default: all of a store; residual stream and MLP units of a model). Classes with fewer
     than `fewest` words are left out. A share `test` of the words is for testing, by whole documents, drawn with `seed`.
-    At most `memory` bytes of rows are held at a time. `pooling` makes rows of a model's words (default: mean), or of
-    whole sentences; of a store it can only be that with which it was built.
+    At most `memory` bytes of rows are held at a time, and half as much of those that stop training. `pooling` makes
+    rows of a model's words (default: mean), or of whole sentences; of a store it can only be that with which it was
+    built.
     """
 
     sites: Sites = None

@@ -12,13 +12,15 @@ import torch
 from torch import Tensor
 
 from pellucid.collect.collector import split_key
+from pellucid.collect.freed_memory import give_back
 from pellucid.results import Array, ResultError
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
 
-MEMORY = 256 << 20
-"""Bytes of rows that are held at a time."""
+MEMORY = 192 << 20
+"""Bytes of rows that are held at a time; with those that stop training, with libraries and labels, a process that
+trains stays below a gigabyte."""
 
 
 class Rows(Protocol):
@@ -160,6 +162,7 @@ class StoreRows:
                 part = order[start : start + size]
                 yield numbers[part], only_numbers(values[torch.from_numpy(part)], self.names)
             del values
+            give_back()  # what batches of the last block have left would lie beside the next
 
     def take(self, numbers: Array) -> Tensor:
         """The rows of some numbers, [n, neurons] in float32."""
