@@ -34,6 +34,29 @@ def test_most_words_have_several_subwords():
     assert 1 in counts
 
 
+def test_subwords_are_added_one_after_the_other():
+    """To the last bit, with any number of threads: words of 1 to 16 sub-words, some of them torn apart."""
+    dice = np.random.default_rng(0)
+    index = np.sort(np.minimum(dice.geometric(0.25, size=(40, 96)).cumsum(1) // 8, 60), axis=1)
+    index[:, 90:] = index[:, :6]
+    words, values = words_of(index.tolist()), torch.from_numpy(dice.normal(size=(40, 96, 700)).astype(np.float32))
+    by_hand = []
+    for row, each in enumerate(index):
+        for word in np.unique(each):
+            pieces = values[row, np.flatnonzero(each == word)]
+            total = pieces[0].clone()
+            for piece in pieces[1:]:
+                total += piece
+            by_hand.append(total / len(pieces))
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            assert torch.equal(words.rows(values), torch.stack(by_hand))
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("site", ["heads.1", "query.2", "key.0", "value.1"])
 def test_the_slices_of_all_heads_stand_side_by_side(site):
     model, corpus = reader("llama"), stories(10)

@@ -312,8 +312,7 @@ class _Counting(Accumulator):
         self._grow()
         values, order, n = self._values.sorted()
         arrays: dict[str, Array] = {**self._grid, "unlabelled": np.array([self._values.unlabelled], np.int64)}
-        counts = self._counts[: len(order)]
-        arrays |= {"n": n, "counts": counts if order == list(range(len(order))) else counts[order]}
+        arrays |= {"n": n, "counts": _in_order(self._counts[: len(order)], order)}
         rounding = 2.0**-22 * (1 + self._less.abs())
         arrays["moves"] = (self._farthest - 1 > rounding).cpu().numpy()
         for group, own in self._grouped.items():
@@ -322,6 +321,22 @@ class _Counting(Accumulator):
         facts |= {"label": self._collector.label, "bins": self._collector.bins, "values": values}
         facts["grouped"] = {str(group): self._grouped[group].values for group in sorted(self._grouped)}
         return State(arrays, facts)
+
+
+def _in_order(counts: Array, order: list[int]) -> Array:
+    """Counts [values, …] with the value `order[i]` at i, put there in place: another array of this size takes long."""
+    moved = set[int]()
+    for first in range(len(order)):
+        if first in moved or order[first] == first:
+            continue
+        kept, place = counts[first].copy(), first
+        while order[place] != first:
+            counts[place] = counts[order[place]]
+            moved.add(place)
+            place = order[place]
+        counts[place] = kept
+        moved.add(place)
+    return counts
 
 
 def _coarse(counts: Array, room: Array) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 COVARIANCES = ("none", "diagonal", "full")
 _COMMON = ("shift", "unlabelled")
 """Arrays of a state that hold for all values."""
-_AT_ONCE = 1 << 17
+_AT_ONCE = 1 << 18
 """Numbers of rows, sorted by value, that are summed by one product: they stay in a CPU's cache, and the cost of the
 product does not grow with the number of values."""
 
@@ -226,8 +226,9 @@ class _ByClass(Accumulator):
 
     def check(self, codes: Array) -> None:
         """Raises where the sum of some value is not a number."""
-        wrong = (~torch.isfinite(self.sums["sum"][np.unique(codes)]).all(0)).nonzero()
-        if len(wrong):
+        sums = self.sums["sum"][np.unique(codes)]
+        if not bool(torch.isfinite(sums.sum())):
+            wrong = (~torch.isfinite(sums).all(0)).nonzero()
             raise SweepError(not_finite(self.columns, int(wrong[0, 0])))
 
     def state(self) -> State:

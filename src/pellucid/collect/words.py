@@ -220,30 +220,30 @@ class Words:
 
     def _gather_here(self) -> _Gather:
         row, word = self.places
+        length = self.index.shape[1]
         if self.pooling != "mean" or len(self.ranks) <= 1:  # one sub-word stands for its word
             chosen = torch.zeros(self.counted.shape, dtype=torch.long)
             for rows, words, places in self.ranks[:1] if self.pooling == "first" else self.ranks:
                 chosen[rows, words] = places
-            return _Gather((row, chosen[row, word]), [], None)
+            return _Gather(row * length + chosen[row, word], [], None)
         number = torch.full(self.counted.shape, -1)
         number[row, word] = torch.arange(len(row))
-        found: list[tuple[Tensor, Tensor, Tensor]] = []
+        found: list[tuple[Tensor, Tensor]] = []
         for rows, words, places in self.ranks:
             target = number[rows, words]
             kept = target >= 0
-            found.append((target[kept], rows[kept], places[kept]))
+            found.append((target[kept], (rows * length + places)[kept]))
         # every counted word has a first sub-word, and they are met in the order of the rows
-        return _Gather(found[0][1:], found[1:], self.pieces[row, word].float()[:, None])
+        return _Gather(found[0][1], found[1:], self.pieces[row, word].float()[:, None])
 
     def rows(self, tensor: Tensor) -> Tensor:
         """Rows [N, width] in float32 of a tensor [B, T, d] or [B, H, T, d], one for each of `places`."""
         if tensor.dim() == 4:
             tensor = tensor.transpose(1, 2)
-        gather, length, flat = self._gather(tensor.device), tensor.shape[1], tensor.flatten(0, 1).flatten(1)
-        row, place = gather.first
-        result = flat.index_select(0, row * length + place).float()
-        for target, row, place in gather.later:  # each word at most once per rank, so the order of its sum is fixed
-            result.index_add_(0, target, flat.index_select(0, row * length + place).float())
+        gather, flat = self._gather(tensor.device), tensor.flatten(0, 1).flatten(1)
+        result = flat.index_select(0, gather.first).float()
+        for target, source in gather.later:
+            result.index_add_(0, target, flat.index_select(0, source).float())
         if gather.pieces is not None:
             result /= gather.pieces
         return result
@@ -327,19 +327,21 @@ class Words:
 
 @dataclass(frozen=True)
 class _Gather:
-    """Row and place of every word's first (or only) sub-word; for the later ones, also which result they add to.
+    """Where rows come from, as places in a batch laid flat: every word's first (or only) sub-word.
 
-    `pieces` [N, 1] is what a mean divides by.
+    The later ones come with the results that they add to, a rank at a time, each word at most once: so the order of its
+    sum is fixed. `pieces` [N, 1] is what a mean divides by.
     """
 
-    first: tuple[Tensor, Tensor]
-    later: list[tuple[Tensor, Tensor, Tensor]]
+    first: Tensor
+    later: list[tuple[Tensor, Tensor]]
     pieces: Tensor | None
 
     def to(self, device: torch.device) -> _Gather:
-        """The same on another device."""
-        row, place = self.first
-        later = [(target.to(device), rows.to(device), places.to(device)) for target, rows, places in self.later]
-        return _Gather(
-            (row.to(device), place.to(device)), later, None if self.pieces is None else self.pieces.to(device)
-        )
+        """The same on another device; a CPU adds in the order given, so there all ranks are one."""
+        later = self.later
+        if device.type == "cpu" and later:
+            targets, sources = zip(*later, strict=True)
+            later = [(torch.cat(targets), torch.cat(sources))]
+        later = [(target.to(device), source.to(device)) for target, source in later]
+        return _Gather(self.first.to(device), later, None if self.pieces is None else self.pieces.to(device))

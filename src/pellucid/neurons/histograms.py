@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pellucid.collect.side_by_side import side_by_side
 from pellucid.neurons.caution import warn_of_sentence_labels
 from pellucid.neurons.concepts import Concept, scored
 from pellucid.neurons.ranking import Ranking, neuron_names
@@ -153,20 +154,24 @@ def _without_each(
     places = [place for own in grouping.values() for place in own]
     sizes = {number: float(group.counts[places].sum()) for number, group in groups.items()}
     kept = [number for number, size in sizes.items() if size]
-    without: dict[int, list[Scores]] = {number: [] for number in kept}
-    start = 0
-    for key in keys:
+    without: dict[int, dict[str, Scores]] = {number: {} for number in kept}
+    ends = np.cumsum([len(view.edges(key)) for key in keys]).tolist()
+
+    def leave_out(part: tuple[str, int]) -> None:
+        key, end = part
         apart = {number: binned(groups[number], key, grouping) for number in kept}
         first = apart[kept[0]]
         total = sum((each.hist for each in apart.values()), np.zeros_like(first.hist))
-        place = slice(start, start + total.shape[1])
-        own, start = Scores(whole.signed[:, place], whole.overall[place]), place.stop
+        place = slice(end - total.shape[1], end)
+        own = Scores(whole.signed[:, place], whole.overall[place])
         every = statistic(replace(first, hist=total), own.signed)[0]
         same = np.array_equal(every.signed, own.signed)
         for number, each in apart.items():
             rest = statistic(replace(first, hist=total - each.hist), own.signed)[0]
-            without[number].append(rest if same else _moved(own, rest, every))
-    return [Again(joined(parts), sizes[number]) for number, parts in without.items()]
+            without[number][key] = rest if same else _moved(own, rest, every)
+
+    side_by_side(leave_out, list(zip(keys, ends, strict=True)))
+    return [Again(joined([parts[key] for key in keys]), sizes[number]) for number, parts in without.items()]
 
 
 def _moved(own: Scores, rest: Scores, every: Scores) -> Scores:
