@@ -148,6 +148,15 @@ def test_a_class_that_no_ranking_has_is_refused(refused, ranked):
     refused("neurons", "compare", ranked, "--class", "DOG", said="DOG")
 
 
+def test_a_class_that_no_word_has_is_refused_before_anything_is_ranked(refused, tagger, monkeypatch):
+    def ranked(*_, **__):
+        raise AssertionError("the text was read")
+
+    monkeypatch.setattr(neurons, "rank", ranked)
+    asked = ["--concept", "upos", "--class", "DOG"]
+    refused("neurons", "compare", "--model", tagger, *CORPUS, *asked, said="its classes are ADJ")
+
+
 def test_experts_of_concepts_without_a_class_in_common_are_left_out(cli, tmp_path):
     for name, concept in (("tags", "upos=NOUN"), ("length", "property:length")):
         text = planted.corpus().take(30)

@@ -141,3 +141,13 @@ def test_nothing_is_left_where_saving_fails(cli, tagger, tmp_path, monkeypatch):
 )
 def test_refusals_are_one_sentence(refused, tagger, command, options, said):
     refused("neurons", command, tagger, *LINE, *options, said=said)
+
+
+@pytest.mark.parametrize("options", [["--class", "DOG"], ["--count", "999"]])
+def test_wrong_classes_and_numbers_are_refused_before_anything_is_ranked(refused, tagger, monkeypatch, options):
+    def ranked(*_, **__):
+        raise AssertionError("the text was read")
+
+    monkeypatch.setattr(neurons, "rank", ranked)
+    for ways in (["--ways", "probe"], ["--ways", "model"], []):
+        refused("neurons", "evaluate", tagger, *LINE, "--concept", "upos", *options, *ways, said=options[1])

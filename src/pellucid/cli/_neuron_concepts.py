@@ -44,6 +44,19 @@ def concept_of(text: str, corpus: Corpus | None, pooling: str | None = None, *, 
     return asked
 
 
+def check_class(asked: Concept, name: str | None, corpus: Corpus) -> None:
+    """Raises where no word of the text is of the class; reads no further than to the first one that is."""
+    if name is None:
+        return
+    ready, found = asked.prepared(corpus), dict[str, None]()
+    for sentence in corpus:
+        found.update((value, None) for value in ready.of(sentence) if value is not None)
+        if name in found:
+            return
+    known = listing(sorted(found), most=_LISTED)
+    raise PellucidError(f"{asked.name!r} has no class {name!r} in {corpus.name}; its classes are {known}.")
+
+
 def _check_label(asked: Concept, corpus: Corpus) -> None:
     """Raises where no word or sentence has the label, or none of the values that were named; reads no further."""
     name, values = asked.about, dict[str, None]()

@@ -14,7 +14,7 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
-from pellucid.cli._neuron_concepts import concept_of
+from pellucid.cli._neuron_concepts import check_class, concept_of
 from pellucid.cli._neuron_options import METHODS, Class, OptionalCorpus, Out, Pooling, Seed, SitesOption, group
 from pellucid.cli._neuron_rankings import saved
 from pellucid.cli._neuron_results import check_out, give, reading
@@ -99,6 +99,7 @@ def compare(
                 raise PellucidError("Ranking with --model needs --corpus and --concept too.")
             read = shape.open(corpus)
             asked = concept_of(concept, read, pooling)
+            check_class(asked, cls, read)
             found, again = _ranked(
                 opening.open(model), read, asked, method or list(USUAL), parts,
                 sites=sites, pooling=pooling, seed=seed,

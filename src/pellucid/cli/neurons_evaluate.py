@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
-from pellucid.cli._neuron_concepts import concept_of
+from pellucid.cli._neuron_concepts import check_class, concept_of
 from pellucid.cli._neuron_options import (
     Class,
     ConceptOption,
@@ -143,6 +144,15 @@ class Judging:
         if self.replacement not in REPLACEMENTS:
             raise PellucidError(f"There is no --replacement {self.replacement!r}; there are {listing(REPLACEMENTS)}.")
 
+    def check_counts(self, model: Model, sites: list[str] | None) -> None:
+        """Raises where curves ask for more neurons than the sites have."""
+        from pellucid.model.sites import expand
+        from pellucid.neurons.judging.evaluation import numbers
+        from pellucid.neurons.sources import usual_sites
+
+        chosen = expand(sites or usual_sites(model.sites), model.sites)
+        numbers(self.counts or None, sum(prod(model.size(site)) for site in chosen))
+
     def in_model(self, corpus: Corpus) -> Corpus:
         """The sentences on which neurons are removed in the model."""
         return corpus.take(self.modelled) if self.modelled else corpus
@@ -188,8 +198,10 @@ def evaluate(
             f"{read.name} has a single document, and rankings are made on one half of the documents and judged on the "
             "other; give a text with several."
         )
-    asked, opened = concept_of(concept, read, pooling), opening.open(model)
-    methods = method or ["probeless"]
+    asked = concept_of(concept, read, pooling)
+    check_class(asked, judging.cls, read.shard(0, 2))
+    opened, methods = opening.open(model), method or ["probeless"]
+    judging.check_counts(opened, sites)
     if "model" in chosen:
         _check_task(chosen, opened, judging.in_model(read.shard(1, 2)), seed, asked=ways is not None)
     with careful():
