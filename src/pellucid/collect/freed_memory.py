@@ -13,8 +13,9 @@ _TRIM, _MAPPED = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _OWN = 32 << 20
 """Blocks from this size on are mapped apart: the largest that glibc takes, and where its own rule ends up."""
 _KEPT = (1 << 31) - 1
-_BATCHES = 16
-"""Batches after which it is given back: they differ in length, so what one leaves has gaps too small for the next."""
+_SLACK = 64 << 20
+"""Bytes by which the process may grow before freed memory is given back: batches differ in length, so what one leaves
+has gaps too small for the next."""
 _CHOSEN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
 
 
@@ -22,7 +23,7 @@ _CHOSEN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_
 def kept_freed_memory() -> Generator[Callable[[], None]]:
     """What is freed within it is used again for what comes next, and given back to the system at its end.
 
-    It gives a function to call after each batch, which gives back every few of them what has no use.
+    It gives a function to call after each batch, which gives back what has no use where the process has grown.
 
     Every batch makes and drops the rows of all sites, some tens of megabytes; to get them again page by page costs a
     tenth of a sweep's time, and far more on some virtual machines. Afterwards glibc gives back what its own rule would
@@ -32,13 +33,16 @@ def kept_freed_memory() -> Generator[Callable[[], None]]:
     if library is None:
         yield give_back
         return
-    batches = 0
+    least: int | None = None
 
     def after_batch() -> None:
-        nonlocal batches
-        batches += 1
-        if batches % _BATCHES == 0:
+        nonlocal least
+        now = _resident()
+        if least is None or now < least:
+            least = now
+        elif now > least + _SLACK:
             give_back()
+            least = None
 
     library.mallopt(_MAPPED, _OWN)
     library.mallopt(_TRIM, _KEPT)
@@ -54,6 +58,15 @@ def give_back() -> None:
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as told:
+            return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from pellucid.collect.encode import Encoded, Encoder, Row, looked_at
 from pellucid.collect.freed_memory import kept_freed_memory
 from pellucid.collect.job import Job
 from pellucid.collect.plan import Ahead, PlannedBatch, Shard
+from pellucid.collect.row_room import RowRoom
 from pellucid.collect.sentence_rows import SentenceWords, is_whole
 from pellucid.collect.state import Array, State
 from pellucid.collect.words import WordBatch, Words, all_words
@@ -47,6 +49,7 @@ class Runner:
         self.budget, self.halved = job.budget, 0
         self._rows, self._raw = _readers(job)
         self._kept = _Kept() if keep else None
+        self._room = RowRoom()
 
     @staticmethod
     def open(job: Job, *, device: str | None = None) -> Runner:
@@ -120,6 +123,7 @@ class Runner:
                 announce(number)
                 unmatched += self._add(read, batch, accumulators)
                 after_batch()
+        self._room.clear()
         states = {name: accumulator.state() for name, accumulator in accumulators.items()}
         return {**states, RECORD: State({}, {"unmatched": unmatched, "halved": []})}
 
@@ -237,18 +241,18 @@ class Runner:
 
     def _forward(self, number: int, words: Words, accumulators: Mapping[str, Accumulator]) -> _Part:
         """One pass of one model: whole tensors go to those who read them as they come, rows are kept."""
-        rows, raw = self._rows[number], self._raw[number]
+        rows, raw, model = self._rows[number], self._raw[number], self.models[number]
+        shapes = {site: (len(words.positions), prod(model.size(site))) for site in rows}
+        rooms = self._room.lend(shapes) if model.device.type == "cpu" else {}
 
         def reduce(site: Site, tensor: Tensor) -> Tensor | None:
             for key, name in raw.get(site, ()):
                 if name in accumulators:
                     accumulators[name].see(key, tensor, words)
-            return words.rows(tensor) if site in rows else None
+            return words.rows(tensor, rooms.get(site)) if site in rows else None
 
         wanted = tuple(dict.fromkeys([*rows, *(raw if accumulators else ())]))
-        run = self.models[number].run(
-            words.batch, wanted, reduce=reduce, logits=any(site.kind == "logits" for site in wanted)
-        )
+        run = model.run(words.batch, wanted, reduce=reduce, logits=any(site.kind == "logits" for site in wanted))
         row, word = words.places
         sentence = words.numbers[row.numpy()]
         identity = sentence * _POSITIONS + words.positions

@@ -70,13 +70,14 @@ class SentenceWords(Words):
     def positions(self) -> Array:
         return torch.zeros(int(self.counted.sum()), dtype=torch.long).numpy()
 
-    def rows(self, tensor: Tensor) -> Tensor:
+    def rows(self, tensor: Tensor, room: Tensor | None = None) -> Tensor:
         """Rows [N, width] in float32 of a tensor [B, T, d] or [B, H, T, d], one for each sentence that has tokens."""
         if tensor.dim() == 4:
             tensor = tensor.transpose(1, 2)
         kept = self.counted[:, 0]
         some, mask = tensor.flatten(2)[kept.to(tensor.device)].float(), self.chosen[kept].to(tensor.device)
         if self.pooling == "sentence-max":
-            return some.masked_fill(~mask[:, :, None], -torch.inf).amax(1)
-        total = some.masked_fill(~mask[:, :, None], 0.0).sum(1)
-        return total / mask.sum(1, keepdim=True)
+            result = some.masked_fill(~mask[:, :, None], -torch.inf).amax(1)
+        else:
+            result = some.masked_fill(~mask[:, :, None], 0.0).sum(1) / mask.sum(1, keepdim=True)
+        return result if room is None else room.copy_(result)

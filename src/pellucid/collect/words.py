@@ -236,12 +236,17 @@ class Words:
         # every counted word has a first sub-word, and they are met in the order of the rows
         return _Gather(found[0][1], found[1:], self.pieces[row, word].float()[:, None])
 
-    def rows(self, tensor: Tensor) -> Tensor:
-        """Rows [N, width] in float32 of a tensor [B, T, d] or [B, H, T, d], one for each of `places`."""
+    def rows(self, tensor: Tensor, room: Tensor | None = None) -> Tensor:
+        """Rows [N, width] in float32 of a tensor [B, T, d] or [B, H, T, d], one for each of `places`; put into `room`
+        where one is given."""
         if tensor.dim() == 4:
             tensor = tensor.transpose(1, 2)
         gather, flat = self._gather(tensor.device), tensor.flatten(0, 1).flatten(1)
-        result = flat.index_select(0, gather.first).float()
+        if room is None or room.dtype != flat.dtype:
+            first = flat.index_select(0, gather.first).float()
+            result = first if room is None else room.copy_(first)
+        else:
+            result = torch.index_select(flat, 0, gather.first, out=room)
         for target, source in gather.later:
             result.index_add_(0, target, flat.index_select(0, source).float())
         if gather.pieces is not None:
