@@ -34,6 +34,16 @@ def test_the_tutorials_table():
     assert iou_table(activations > 0, concepts) == pytest.approx(np.array(expected), abs=1e-15)
 
 
+@pytest.mark.parametrize("ranked", [iou, precision])
+def test_intervals_of_several_sites_are_those_of_each_alone(ranked):
+    model, text, sites = planted.model(), planted.corpus(80), ("resid.0", "neurons.0", "resid.1")
+    both = ranked(model, text, concept="upos", sites=sites, control=False)
+    alone = [ranked(model, text, concept="upos", sites=site, control=False) for site in sites]
+    for end in ("low", "high"):
+        assert np.ptp(getattr(both, end)) > 0
+        assert np.array_equal(getattr(both, end), np.concatenate([getattr(each, end) for each in alone], axis=1))
+
+
 @pytest.mark.parametrize("words", [1, 63, 64, 65, 1000])
 def test_packed_masks_count_like_booleans(words, monkeypatch):
     dice = np.random.default_rng(words)
