@@ -43,11 +43,7 @@ class Opened:
     def go(self, address: str) -> None:
         """Opens an address, and waits until its view is painted."""
         self.page.goto(address)
-
-        def painted() -> None:  # the page's own policy forbids Playwright's way of waiting for a script
-            assert self.marks("painted") > 0, self.problems
-
-        self.until(painted)
+        self.painted("painted", 1)
 
     def strangers(self) -> list[str]:
         """Addresses asked for that are neither the page's own nor made by it."""
@@ -77,9 +73,14 @@ class Opened:
             else:
                 return
 
-    def marks(self, name: str) -> int:
-        """How often a paint was marked."""
-        return self.page.evaluate("name => performance.getEntriesByName('pellucid:' + name).length", name)
+    def painted(self, name: str, times: int) -> None:
+        """Waits until a paint was marked so often. Marks come a frame later; paints of one frame share one."""
+
+        def check() -> None:  # the page's own policy forbids Playwright's way of waiting for a script
+            marks = self.page.evaluate("name => performance.getEntriesByName('pellucid:' + name).length", name)
+            assert marks >= times, (name, marks, self.problems)
+
+        self.until(check)
 
     # -- what is there -------------------------------------------------------------------------------------------
 
