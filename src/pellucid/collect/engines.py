@@ -65,6 +65,8 @@ class Inline:
         runner = Runner(job, models, ahead=self.ahead)
         for shard, sentences in tasks:
             tree.put(0, shard.index, runner.shard(shard, sentences))
+            del sentences
+            self.ahead.let_go(shard)
             yield shard
 
 

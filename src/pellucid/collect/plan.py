@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KEPT_WORDS = 50_000
 """Distinct words whose counts are kept."""
 KEPT_TOKENS = 1 << 18
-"""Tokens whose sentences and encodings planning keeps for the pass that follows: some 20 MB, and the labels."""
+"""Tokens of the largest corpus whose sentences and encodings planning keeps for the pass: 80 MB with many labels."""
 _AT_ONCE = 512  # sentences tokenized together
 
 
@@ -120,19 +120,32 @@ def _shard(about: dict[str, Any]) -> Shard:
 
 @dataclass(frozen=True)
 class Ahead:
-    """The first sentences of a corpus, and each as every model reads it: what planning has read for the pass.
+    """All sentences of a small corpus by number, and each as every model reads it: read by planning, for the pass.
 
-    Unless the plan is `lasting`, nobody will read these sentences again, and no hash of them is needed.
+    Of a corpus that is not small it keeps nothing. Unless the plan is `lasting`, nobody will read sentences that are
+    here again, and no hash of them is needed.
     """
 
     lasting: bool = True
-    sentences: list[Sentence] = field(default_factory=list["Sentence"])
-    encoded: list[list[Encoded]] = field(default_factory=list[list["Encoded"]])
+    sentences: dict[int, Sentence] = field(default_factory=dict[int, "Sentence"])
+    encoded: dict[int, list[Encoded]] = field(default_factory=dict[int, list["Encoded"]])
 
     def of(self, shard: Shard) -> list[Sentence] | None:
-        """The sentences of a shard, if all of them are here."""
-        last = shard.first + shard.sentences
-        return self.sentences[shard.first : last] if last <= len(self.sentences) else None
+        """The sentences of a shard, if they are here."""
+        if shard.first not in self.sentences:
+            return None
+        return [self.sentences[number] for number in range(shard.first, shard.first + shard.sentences)]
+
+    def let_go(self, shard: Shard) -> None:
+        """Forgets the sentences of a shard that is done."""
+        for number in range(shard.first, shard.first + shard.sentences):
+            self.sentences.pop(number, None)
+            self.encoded.pop(number, None)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self.sentences.clear()
+        self.encoded.clear()
 
 
 class _Sizes:
@@ -163,8 +176,8 @@ def make_plan(
 ) -> Plan:
     """Reads the corpus once, without running a model: shards of about `shard_tokens`, batches of at most `budget`.
 
-    Each batch lies in one of `groups` document groups, and so does each shard unless shards may be `mixed`. What is
-    read of the first `KEPT_TOKENS` goes into `ahead`.
+    Each batch lies in one of `groups` document groups, and so does each shard unless shards may be `mixed`. A corpus of
+    up to `KEPT_TOKENS` goes into `ahead`.
     """
     sizes, counts, words = _measure(encoders, corpus, ahead, on_progress)
     if not len(sizes):
@@ -188,7 +201,7 @@ def make_plan(
                 start,
                 rows,
                 sum(sizes.tokens[first:last]),
-                _hash(sizes, ahead, first, last),
+                _hash(sizes, first, last),
                 batches,
             )
         )
@@ -218,11 +231,14 @@ def _measure(
                 sizes.new.append(0)
             for place, one in enumerate(each):
                 tokens[place] += one.tokens
-            kept = ahead if sum(tokens) <= KEPT_TOKENS else None
-            if kept is not None:
-                kept.sentences.append(sentence)
-                kept.encoded.append(each)
-            if kept is None or kept.lasting:
+            if ahead is not None and sum(tokens) > KEPT_TOKENS:
+                if not ahead.lasting:
+                    sizes.digests += b"".join(digest(kept) for kept in ahead.sentences.values())
+                ahead.clear()
+                ahead = None
+            if ahead is not None:
+                ahead.sentences[len(sizes)], ahead.encoded[len(sizes)] = sentence, each
+            if ahead is None or ahead.lasting:
                 sizes.digests += digest(sentence)
             _note(sizes, encoders[0].reading.pooling, each)
             read = looked_at(sentence, encoders[0].reading.side, encoders[0].reading.pooling)
@@ -248,14 +264,9 @@ def _note(sizes: _Sizes, pooling: str, each: Sequence[Encoded]) -> None:
         sizes.pieces[place].append(len(one.rows))
 
 
-def _hash(sizes: _Sizes, ahead: Ahead | None, first: int, last: int) -> str:
+def _hash(sizes: _Sizes, first: int, last: int) -> str:
     """The hash of some sentences; empty where all are kept for the only pass there will be."""
-    unhashed = [] if ahead is None or ahead.lasting else ahead.sentences
-    if last <= len(unhashed):
-        return ""
-    begun = b"".join(digest(sentence) for sentence in unhashed[first:])
-    start, stop = (16 * max(0, place - len(unhashed)) for place in (first, last))
-    return blake2b(begun + sizes.digests[start:stop], digest_size=16).hexdigest()
+    return blake2b(sizes.digests[16 * first : 16 * last], digest_size=16).hexdigest() if sizes.digests else ""
 
 
 def _groups(sizes: _Sizes, groups: int) -> list[int]:
@@ -354,6 +365,7 @@ def read_shards(
         known = None if ahead is None else ahead.of(shard)
         if known is not None:
             yield shard, known
+            del known  # whoever asked lets go of them before the next are read
             continue
         sentences = list(islice(source, shard.first - place, shard.first - place + shard.sentences))
         place = shard.first + shard.sentences
@@ -364,3 +376,4 @@ def read_shards(
                 f"{shard.first + shard.sentences:,} are not the same. Start again in another folder."
             )
         yield shard, sentences
+        del sentences

@@ -23,8 +23,8 @@ BUCKETS = 32
 BIN = 0.5
 """Nats per bin of the histogram."""
 
-_AT_ONCE = 2**24
-"""Logits made float32 at a time: 64 MiB, and as much again for their exponentials."""
+_AT_ONCE, _ON_DEVICE = 2**21, 2**24
+"""Logits made float32 at a time: 8 MiB, on other devices 64 MiB, and as much again for their exponentials."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,8 @@ class SurpriseView:
 
 def token_nats(logits: Tensor, ids: Tensor, row: Tensor, place: Tensor) -> Tensor:
     """−log p of the tokens `ids[row, place]` [N] given all before them, float64 on the CPU, from logits [B, T, V]."""
-    device, step = logits.device, max(1, _AT_ONCE // logits.shape[-1])
+    device = logits.device
+    step = max(1, (_AT_ONCE if device.type == "cpu" else _ON_DEVICE) // logits.shape[-1])
     row, place = row.to(device), place.to(device)
     token = ids.to(device)[row, place]
     parts: list[Tensor] = []

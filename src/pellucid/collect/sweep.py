@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -260,7 +259,14 @@ def _pilots(place: Path | None, runner: Runner, plan: Plan, tasks: Tasks) -> tup
     pilots = {name: state for name, state in told.items() if state is not None} | runner.pilot(*opening[-1])
     if place is not None:
         save_states(place / PILOTS, pilots)
-    return pilots, chain(opening, tasks)
+    return pilots, _first(opening, tasks)
+
+
+def _first(opening: list[tuple[Shard, list[Sentence]]], tasks: Tasks) -> Tasks:
+    """Some tasks, each held no longer than until it is handed out, and then the others."""
+    while opening:
+        yield opening.pop(0)
+    yield from tasks
 
 
 def _announce(shown: Progress, plan: Plan, job: Job, team: str, done: int) -> None:
