@@ -9,7 +9,7 @@ BUNDLE := src/pellucid/views/interactive/bundle.js
 CHROMIUM = $(or $(PELLUCID_BROWSER),$(shell command -v chromium || command -v chromium-browser || command -v google-chrome))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: venv demo test test-real lint web browser bench-venv clean
+.PHONY: venv demo test test-real test-cuda lint web browser bench-venv clean
 
 venv: $(VENV)/.installed
 
@@ -36,7 +36,7 @@ lint: venv
 # Files of tests run side by side, one thread each: so many at a time as there are processors, at most 4.
 JOBS ?= $(shell $(firstword $(PYTHON) python3) -c 'import os; print(min(4, os.cpu_count() or 1))')
 test: lint web browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not real" -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not real and not cuda" -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # The views' TypeScript: types, tests, and that the committed bundle is what it builds. Only this needs Node.
 ifneq ($(shell command -v npm 2> /dev/null),)
@@ -66,7 +66,11 @@ browser:
 	echo "There is no Chromium here: tests that open views are skipped. Install it, or name one with PELLUCID_BROWSER=/path."
 
 test-real: $(VENV)/.installed-real
-	$(BIN)/python -m pytest -m real
+	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -m real
+
+# On a machine with a CUDA device and a torch that uses it: what the other tests do not touch.
+test-cuda: venv
+	$(BIN)/python -m pytest -m cuda
 
 # The peers that benchmarks measure beside us, apart from the product's environment.
 bench-venv: $(BENCH)/.installed

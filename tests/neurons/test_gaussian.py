@@ -117,6 +117,23 @@ def test_a_still_neuron_is_never_chosen(data):
         select(made, torch.from_numpy(rows), goals, D)
 
 
+def test_a_neuron_that_is_the_same_for_all_words_of_a_class_is_chosen_first(data):
+    """Sums of squares in single precision may leave such a variance a little below 0."""
+    rows, goals = data[0].copy(), data[1]
+    rows[:, 4] = 3.0 * (goals != 1) + 0.1 * rows[:, 4] * (goals != 1)
+    counts = np.bincount(goals).astype(float)
+    means = np.stack([rows[goals == code].mean(0) for code in range(CLASSES)])
+    covariances = np.stack([np.cov(rows[goals == code].T, bias=True) for code in range(CLASSES)])
+    exact = selection.fitted(counts, means, covariances)
+    covariances[1, 4] += 3e-7
+    covariances[1, :, 4] += 3e-7
+    covariances[1, 4, 4] = -1e-5
+    found = selection.fitted(counts, means, covariances)
+    np.testing.assert_allclose(found.covariances, exact.covariances, atol=1e-12)
+    assert select(found, torch.from_numpy(rows), goals, 3).picks[0] == 4
+    assert np.isfinite(prefixes(found, np.arange(D), torch.from_numpy(rows))).all()
+
+
 def test_bad_input_is_one_sentence(data, made):
     rows, goals = data
     with pytest.raises(ResultError, match="cannot be selected by 'magic'"):

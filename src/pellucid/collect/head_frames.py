@@ -116,9 +116,8 @@ def taken(found: WordWeights, frame: Frame) -> Taken:
     size, width, heads, _ = found.between.shape
     columns = found.columns
     links, spread, texts = _on_links(found, here, frame.kinds)
-    tags = columns.new_zeros(frame.tags, heads, dtype=torch.float64)
     by_word = columns.transpose(1, 2).reshape(size * width, heads)
-    tags.index_add_(0, here["tag"], by_word[here["tagged"]].double())
+    tags = _summed(by_word[here["tagged"]].double(), here["tag"], frame.tags)
     rows, sink = _rows(found, columns, frame)
     return Taken(links, spread, texts, tags, _on_offsets(found.best, here, frame), rows, sink)
 
@@ -130,13 +129,23 @@ def _on_links(found: WordWeights, here: Mapping[str, Tensor], kinds: int) -> tup
     heads = found.best.shape[2]
     hits = (found.best[row, query] == key[:, None]).float()
     both = torch.cat([hits, found.between[row, query, :, key]], dim=1)  # [L, 2H]
-    cells = both.new_zeros(len(here["kind"]), 2 * heads).index_add_(0, here["cell"], both).double()
-    sums = cells.new_zeros(kinds, 2 * heads).index_add_(0, here["kind"], cells)
-    apart = (cells[:, :heads] - here["expected"][:, None]) ** 2
-    spread = cells.new_zeros(kinds, heads).index_add_(0, here["kind"], apart)
+    cells = _summed(both, here["cell"], len(here["kind"])).double()
+    sums = _summed(cells, here["kind"], kinds)
+    spread = _summed((cells[:, :heads] - here["expected"][:, None]) ** 2, here["kind"], kinds)
     most = (2 * cells[here["text cell"], :heads] > here["text queries"][:, None]).double()
     texts = torch.stack([most.sum(0), ((most - here["text chance"][:, None]) ** 2).sum(0)])
     return sums.view(kinds, 2, heads), spread, texts
+
+
+def _summed(rows: Tensor, places: Tensor, count: int) -> Tensor:
+    """Rows [N, width] added up by their places, [count, width], in the same order each time.
+
+    On a GPU `index_add_` adds rows as threads come by, and `index_put_` sorts them first.
+    """
+    sums = rows.new_zeros(count, rows.shape[1])
+    if rows.device.type == "cpu":
+        return sums.index_add_(0, places, rows)
+    return sums.index_put_((places,), rows, accumulate=True)
 
 
 def _on_offsets(best: Tensor, here: Mapping[str, Tensor], frame: Frame) -> Tensor:

@@ -108,6 +108,8 @@ def _fused(
     **options: Any,
 ):
     attend: Attend = _own(type(module), "ALL_ATTENTION_FUNCTIONS")["sdpa"]
+    if not query.shape[1]:  # of a layer without heads; some versions of torch would divide by their number
+        attend = _own(type(module), "eager_attention_forward")
     call = _call_of(module)
     if call is None:
         return attend(module, query, key, value, attention_mask, **options)

@@ -94,7 +94,14 @@ def test_operations_fall_by_what_the_heads_took():
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "bart"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_all_heads_of_a_layer_and_of_the_whole_model_may_go(family, attention, tmp_path):
+def test_all_heads_of_a_layer_and_of_the_whole_model_may_go(family, attention, tmp_path, monkeypatch):
+    fused = torch.nn.functional.scaled_dot_product_attention
+
+    def attend(query, *others, **options):
+        assert query.shape[1], "torch 2.11 ends the process where there is no head"
+        return fused(query, *others, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
     model, batch = opened(family, attention), padded(family)
     every = [head_name(*head) for head in all_heads(model)]
     for names in ([name for name in every if name.split(".")[-2] == "1"], every):

@@ -216,4 +216,7 @@ def _settings(owner: Any, each: Cut) -> dict[str, Any]:
     read = set(_TOLD.findall(inspect.getsource(type(owner).forward)))
     groups = len(each.kept) if each.share is None else len(each.kept_groups)
     new = {"num_attention_heads": len(each.kept), "num_key_value_heads": groups}
-    return {name: value for name, value in new.items() if name in read}
+    found: dict[str, Any] = {name: value for name, value in new.items() if name in read}
+    if not each.kept and hasattr(owner, "config"):  # some versions of torch divide by the heads in their fused kernels
+        found["_attn_implementation_internal"] = "eager"
+    return found

@@ -51,7 +51,8 @@ def fitted(counts: Array, means: Array, covariances: Array, *, dimensions: int |
     The prior is normal–inverse-Wishart with μ₀ the class mean (whatever κ₀ is, the mean stays there), Λ₀ = diag(class
     covariance) and ν₀ = d + 2, so Σ = (Λ₀ + n·S)/(ν₀ + n + d + 2) (Torroba Hennigen, Williams & Cotterell 2020); d is
     `dimensions` where these are some of more. To the variance of every neuron in every class a millionth of its
-    variance over all classes is added, so that no Gaussian is a point; one that never changes at all keeps 0.
+    variance over all classes is added, so that no Gaussian is a point; one that never changes at all keeps 0. Where
+    rounding leaves a variance below 0, the neuron is the same for all words of the class, and goes with no other.
     """
     return fitted_in_place(counts, means, covariances.astype(np.float64), dimensions=dimensions)
 
@@ -60,11 +61,12 @@ def fitted_in_place(counts: Array, means: Array, covariances: Array, *, dimensio
     """The same as `fitted`, in the memory of the covariances, which become those of the Gaussians."""
     d, places = dimensions or means.shape[1], np.arange(means.shape[1])
     share = counts / counts.sum()
-    diagonal = covariances[:, places, places]
+    diagonal = np.maximum(covariances[:, places, places], 0.0)
     total = share @ (diagonal + (means - share @ means) ** 2)
     for own, count, variance in zip(covariances, counts, diagonal, strict=True):
+        own[variance == 0], own[:, variance == 0] = 0.0, 0.0
         own *= count
-        own[places, places] += np.maximum(variance, 0.0)
+        own[places, places] += variance
         own /= (d + 2) + count + d + 2
         own[places, places] += _FLOOR * total
     return Gaussians(means, covariances, np.log(share))
