@@ -109,7 +109,7 @@ def test_one_class_is_read_from_the_statistics_of_all(ranked):
     derived = probeless(found, concept="upos=NOUN")
     direct = probeless(planted.model(), planted.corpus(), concept="upos=NOUN", sites="neurons.*", control=False)
     assert derived.classes == direct.classes == ("NOUN",)
-    assert derived.values == pytest.approx(direct.values, rel=1e-6, abs=1e-6)
+    assert derived.values == pytest.approx(direct.values, rel=1e-5, abs=1e-6)  # batches differ, and so does rounding
     assert derived.null == pytest.approx(direct.null, rel=1e-5, abs=1e-6)
     assert derived.low is None
     assert "not kept apart" in derived.resampled
