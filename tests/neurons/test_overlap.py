@@ -20,8 +20,8 @@ from pellucid.neurons import (
 )
 from pellucid.neurons.class_sums import class_collectors
 from pellucid.neurons.histograms import Binned, histogram_collectors
-from pellucid.neurons.overlap import Cut, binned_overlap
-from pellucid.neurons.precision import binned_precision
+from pellucid.neurons.overlap import Cut, binned_overlap, overlap_doubt
+from pellucid.neurons.precision import binned_precision, precision_doubt
 from pellucid.results import ResultError
 from pellucid.uncertainty import jackknife
 from tests.neurons import planted
@@ -122,7 +122,8 @@ CUTS = [Cut(0.9, None, "both"), Cut(0.99, None, "upper"), Cut(None, 0.5, "both")
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 def test_bins_give_the_overlap_up_to_the_stated_error(cut):
     rows, codes, data = rows_and_bins()
-    scores, error = binned_overlap(data, cut=cut)
+    scores = binned_overlap(data, cut=cut)
+    error = overlap_doubt(data, scores, cut=cut)
     exact = brute_iou(rows, codes, cut)
     sure = np.abs(np.abs(scores.signed) - np.abs(exact)) <= error + 1e-12
     assert sure.all()
@@ -130,7 +131,7 @@ def test_bins_give_the_overlap_up_to_the_stated_error(cut):
     clear = np.abs(exact) > 0.35
     assert clear.any() == (cut.ends == "both")
     assert (np.sign(scores.signed) == np.sign(exact))[clear].all()
-    off, _ = binned_overlap(rows_and_bins(bins=250)[2], cut=cut)
+    off = binned_overlap(rows_and_bins(bins=250)[2], cut=cut)
     assert (
         np.abs(np.abs(off.signed) - np.abs(exact)).mean() < np.abs(np.abs(scores.signed) - np.abs(exact)).mean() + 1e-4
     )
@@ -138,7 +139,8 @@ def test_bins_give_the_overlap_up_to_the_stated_error(cut):
 
 def test_bins_give_the_precision_up_to_the_stated_error():
     rows, codes, data = rows_and_bins()
-    scores, error = binned_precision(data)
+    scores = binned_precision(data)
+    error = precision_doubt(data, scores)
     for unit in range(rows.shape[1]):
         for z in range(2):
             both = [average_precision_score(codes == z, side * rows[:, unit]) for side in (1, -1)]
@@ -258,7 +260,7 @@ def test_the_part_of_a_bin_below_a_threshold_is_taken_at_the_lower_end():
     edges = np.arange(-3.0, 4.0)
     place = np.searchsorted(edges, values, side="right")
     hist = np.array([np.bincount(place[mask], minlength=8) for mask in (own, ~own)])[:, None]
-    scores, _ = binned_overlap(Binned(("a", "other"), hist, edges[None], np.ones(1, bool)), cut=Cut(None, -2.8, "both"))
+    scores = binned_overlap(Binned(("a", "other"), hist, edges[None], np.ones(1, bool)), cut=Cut(None, -2.8, "both"))
     both, size = 1000 + 0.2 * 200, 1000 + 0.2 * 1000
     assert scores.signed[0, 0] == pytest.approx(-both / (size + 1200 - both))
 
@@ -267,7 +269,9 @@ def test_the_error_of_precision_allows_for_hits_that_come_last():
     """Nine hits and one other word in one bin: at worst the other comes first, and Σ i/(i+1) over 9 is .786."""
     hist = np.zeros((2, 1, 2), dtype=int)
     hist[0, 0, 1], hist[1, 0, 1] = 9, 1
-    scores, error = binned_precision(Binned(("a", "other"), hist, np.zeros((1, 1)), np.ones(1, bool)), ends="upper")
+    data = Binned(("a", "other"), hist, np.zeros((1, 1)), np.ones(1, bool))
+    scores = binned_precision(data, ends="upper")
+    error = precision_doubt(data, scores, ends="upper")
     worst = sum(i / (i + 1) for i in range(1, 10)) / 9
     assert scores.signed[0, 0] == pytest.approx(0.9)
     assert error[0, 0] == pytest.approx(0.9 - worst, abs=1e-6)
@@ -317,7 +321,8 @@ TIED = [Cut(0.95, None, "both"), Cut(0.5, None, "upper"), Cut(0.0, None, "both")
 def test_the_error_covers_neurons_with_equal_values(cut):
     for seed, n in enumerate((50, 400, 3000)):
         rows, codes, data = tied_rows(seed, n)
-        scores, error = binned_overlap(data, cut=cut)
+        scores = binned_overlap(data, cut=cut)
+        error = overlap_doubt(data, scores, cut=cut)
         exact = brute_iou(rows, codes, cut)
         off = np.abs(np.abs(scores.signed) - np.abs(exact))
         assert (off <= error + 1e-12).all()

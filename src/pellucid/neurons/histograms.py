@@ -57,9 +57,10 @@ ENDS = ("both", "upper")
 """At which ends of a neuron's values a class is looked for."""
 GROUP_BINS = 64
 """Bins of the histograms of single document groups, where there are many classes."""
-Statistic = Callable[[Binned, Array | None], tuple[Scores, Array]]
-"""Scores of a site's neurons, at the ends whose signs [class, neuron] are given or else at the better ones, and how far
-each may be off because only bins are known, [class, neuron]."""
+Statistic = Callable[[Binned, Array | None], Scores]
+"""Scores of a site's neurons, at the ends whose signs [class, neuron] are given or else at the better ones."""
+Doubt = Callable[[Binned, Scores], Array]
+"""How far each of a site's scores may be off because only bins are known, [class, neuron]."""
 Chance = Callable[[Binned, int], tuple[Array, Array]]
 """What a site's scores [class, neuron] and overall scores [neuron] are by chance, drawn with a seed."""
 
@@ -81,6 +82,7 @@ def ranking_from_histograms(
     found: Found,
     concept: Concept,
     statistic: Statistic,
+    doubt: Doubt,
     chance: Chance,
     *,
     method: str,
@@ -99,7 +101,13 @@ def ranking_from_histograms(
     grouping = concept.grouped(view.label, view.values)
     neurons = tuple(name for key in keys for name in neuron_names(site_of(key), len(view.edges(key))))
     nulls: list[tuple[Array, Array]] = []
-    scores, error = _all(view, keys, grouping, statistic, see=lambda data: nulls.append(chance(data, seed)))
+    errors: list[Array] = []
+
+    def beside_scores(data: Binned, scores: Scores) -> None:
+        nulls.append(chance(data, seed))
+        errors.append(doubt(data, scores))
+
+    scores = _all(view, keys, grouping, statistic, beside_scores)
     null, overall_null = (np.concatenate([each[at] for each in nulls], axis=-1) for at in (0, 1))
     again = _without_each(view, keys, grouping, statistic, scores) if len(view.groups) > 1 else []
     classes = scored(grouping)
@@ -115,10 +123,10 @@ def ranking_from_histograms(
             {"method": method, "concept": concept.name, "rule": concept.rule, **dict(arguments)},
             seed=seed,
         ),
-        random_model=_all(view, beside, grouping, statistic)[0].signed if beside else None,
+        random_model=_all(view, beside, grouping, statistic).signed if beside else None,
         tables={
             "classes": class_table(tuple(grouping), counts),
-            "error": Table({"class": classes, "neuron": neurons}, {"value": error}),
+            "error": Table({"class": classes, "neuron": neurons}, {"value": np.concatenate(errors, axis=1)}),
         },
     )
 
@@ -128,15 +136,15 @@ def _all(
     keys: Sequence[str],
     grouping: Mapping[str, Sequence[int]],
     statistic: Statistic,
-    see: Callable[[Binned], None] = lambda _: None,
-) -> tuple[Scores, Array]:
-    """The scores of all sites side by side, each at its better end; the histograms of every site are shown to `see`."""
-    made: list[tuple[Scores, Array]] = []
+    see: Callable[[Binned, Scores], None] = lambda data, scores: None,
+) -> Scores:
+    """The scores of all sites side by side, each at its better end; `see` is shown histograms and scores of each."""
+    made: list[Scores] = []
     for key in keys:
         data = binned(view, key, grouping)
         made.append(statistic(data, None))
-        see(data)
-    return joined([scores for scores, _ in made]), np.concatenate([error for _, error in made], axis=1)
+        see(data, made[-1])
+    return joined(made)
 
 
 def _without_each(
@@ -164,10 +172,10 @@ def _without_each(
         total = sum((each.hist for each in apart.values()), np.zeros_like(first.hist))
         place = slice(end - total.shape[1], end)
         own = Scores(whole.signed[:, place], whole.overall[place])
-        every = statistic(replace(first, hist=total), own.signed)[0]
+        every = statistic(replace(first, hist=total), own.signed)
         same = np.array_equal(every.signed, own.signed)
         for number, each in apart.items():
-            rest = statistic(replace(first, hist=total - each.hist), own.signed)[0]
+            rest = statistic(replace(first, hist=total - each.hist), own.signed)
             without[number][key] = rest if same else _moved(own, rest, every)
 
     side_by_side(leave_out, list(zip(keys, ends, strict=True)))

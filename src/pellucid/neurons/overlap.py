@@ -91,6 +91,7 @@ def iou(
         found,
         asked,
         partial(binned_overlap, cut=cut),
+        partial(overlap_doubt, cut=cut),
         partial(binned_chance, cut=cut),
         method="iou",
         sites=sites,
@@ -99,14 +100,17 @@ def iou(
     )
 
 
-def binned_overlap(data: Binned, side: Array | None = None, *, cut: Cut) -> tuple[Scores, Array]:
-    """IoU of one site's neurons from histograms, and how far it may be off."""
-    upper = _end(data, cut, lower=False)
-    lower = _end(data, cut, lower=True) if cut.ends == "both" else None
-    scores = best_side(upper.value, None if lower is None else lower.value, side)
-    ends = [upper] if lower is None else [upper, lower]
-    most, least = (np.max([getattr(end, name) for end in ends], axis=0) for name in ("most", "least"))
-    return scores, np.maximum(most - np.abs(scores.signed), np.abs(scores.signed) - least)
+def binned_overlap(data: Binned, side: Array | None = None, *, cut: Cut) -> Scores:
+    """IoU of one site's neurons from histograms."""
+    upper = _end(data, cut, lower=False).value
+    return best_side(upper, _end(data, cut, lower=True).value if cut.ends == "both" else None, side)
+
+
+def overlap_doubt(data: Binned, scores: Scores, *, cut: Cut) -> Array:
+    """How far IoU from histograms may be off, [class, neuron]."""
+    ends = [_end(data, cut, lower=lower).reach for lower in (False, True)[: 2 if cut.ends == "both" else 1]]
+    most, least = np.max(ends, axis=0)
+    return np.maximum(most - np.abs(scores.signed), np.abs(scores.signed) - least)
 
 
 def binned_chance(data: Binned, seed: int, *, cut: Cut) -> tuple[Array, Array]:
@@ -114,15 +118,6 @@ def binned_chance(data: Binned, seed: int, *, cut: Cut) -> tuple[Array, Array]:
     upper = _fired_on(data, cut, lower=False).size
     lower = _fired_on(data, cut, lower=True).size if cut.ends == "both" else None
     return overlap_chance(upper, lower, data.counts, data.places, seed)
-
-
-@dataclass(frozen=True, eq=False)
-class _End:
-    """IoU at one end of the values, and the most and least that it can be, [class, neuron]."""
-
-    value: Array
-    most: Array
-    least: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,18 +162,37 @@ def _fired_on(data: Binned, cut: Cut, *, lower: bool) -> _Fired:
     return _Fired(place, np.where(tied, equal, part), above[units, place], inside, most, tied & ~data.moves)
 
 
+@dataclass(frozen=True, eq=False)
+class _End:
+    """One end of the values: where neurons fire, the words of each class in bins after the cut and in its bin,
+    [class, neuron], and the words of each class, [class, 1]."""
+
+    fired: _Fired
+    known: Array
+    doubt: Array
+    counts: Array
+
+    @property
+    def value(self) -> Array:
+        """IoU, [class, neuron]."""
+        return overlap(self.known + self.fired.part * self.doubt, self.fired.size, self.counts)
+
+    @property
+    def reach(self) -> Array:
+        """The most and the least that IoU can be, [2, class, neuron]."""
+        fired, value = self.fired, self.value
+        hits, others = np.minimum(self.doubt, fired.most), np.minimum(fired.inside - self.doubt, fired.most)
+        most = overlap(self.known + hits, fired.above + hits, self.counts)
+        least = overlap(self.known, fired.above + others, self.counts)
+        return np.where(fired.sure, value, np.stack([most, least]))
+
+
 def _end(data: Binned, cut: Cut, *, lower: bool) -> _End:
     fired = _fired_on(data, cut, lower=lower)
     hist = data.hist[..., ::-1] if lower else data.hist  # [class, neuron, bin]
     units, after = np.arange(hist.shape[1]), np.arange(hist.shape[2]) > fired.place[:, None]
-    known = np.einsum("cub,ub->cu", hist, after.astype(hist.dtype))[data.places]  # in bins after the cut
-    doubt = hist[:, units, fired.place][data.places]  # and in its bin, [class, neuron]
-    counts = data.counts[data.places][:, None]
-    value = overlap(known + fired.part * doubt, fired.size, counts)
-    hits, others = np.minimum(doubt, fired.most), np.minimum(fired.inside - doubt, fired.most)  # of the cut's bin
-    most = overlap(known + hits, fired.above + hits, counts)
-    least = overlap(known, fired.above + others, counts)
-    return _End(value, np.where(fired.sure, value, most), np.where(fired.sure, value, least))
+    known = np.einsum("cub,ub->cu", hist, after.astype(hist.dtype))[data.places]
+    return _End(fired, known, hist[:, units, fired.place][data.places], data.counts[data.places][:, None])
 
 
 def _around(edges: Array, threshold: float, *, lower: bool) -> tuple[Array, Array, Array]:

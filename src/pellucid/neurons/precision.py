@@ -66,9 +66,16 @@ def precision(
     found = found_in(
         source, corpus, asked, histogram_collectors, sites=sites, control=control, seed=seed, pooling=pooling
     )
-    statistic, chance = partial(binned_precision, ends=ends), partial(binned_chance, ends=ends)
     return ranking_from_histograms(
-        found, asked, statistic, chance, method="precision", sites=sites, arguments=arguments, seed=seed
+        found,
+        asked,
+        partial(binned_precision, ends=ends),
+        partial(precision_doubt, ends=ends),
+        partial(binned_chance, ends=ends),
+        method="precision",
+        sites=sites,
+        arguments=arguments,
+        seed=seed,
     )
 
 
@@ -85,14 +92,18 @@ def average_precision(values: Array, codes: Array, classes: int) -> Array:
     return (steps * (hits / (ends + 1))).sum(1) / np.maximum(hits[:, -1], 1)
 
 
-def binned_precision(data: Binned, side: Array | None = None, *, ends: str = "both") -> tuple[Scores, Array]:
-    """Average precision of one site's neurons from histograms, and how far it may be off."""
+def binned_precision(data: Binned, side: Array | None = None, *, ends: str = "both") -> Scores:
+    """Average precision of one site's neurons from histograms."""
     sides = [from_bins(data.hist[:, :, ::step], data.places) for step in _steps(ends)]
+    return best_side(sides[0], sides[1] if len(sides) > 1 else None, side)
+
+
+def precision_doubt(data: Binned, scores: Scores, *, ends: str = "both") -> Array:
+    """How far average precision from histograms may be off, [class, neuron]."""
     bounds = np.array([_bounds(data.hist[:, :, ::step], data.places) for step in _steps(ends)])
     most, least = bounds.max(0)  # of [end, 2, class, neuron]
-    best = np.max(sides, axis=0)
-    scores = best_side(sides[0], sides[1] if len(sides) > 1 else None, side)
-    return scores, np.where(data.moves, np.maximum(np.maximum(most - best, best - least), 0.0), 0.0)
+    best = np.abs(scores.signed)
+    return np.where(data.moves, np.maximum(np.maximum(most - best, best - least), 0.0), 0.0)
 
 
 def binned_chance(data: Binned, seed: int, *, ends: str = "both") -> tuple[Array, Array]:
@@ -126,12 +137,11 @@ def _bounds(hist: Array, places: list[int]) -> Array:
     """
     own, total = hist[places].astype(np.float64), hist.sum(0).astype(np.float64)
     hits, words = own.cumsum(2) - own, total.cumsum(1) - total
-    all_hits = np.maximum(own.sum(2), 1)
-    found: list[Array] = []
-    for before in (np.broadcast_to(words, own.shape), words + total - own):
-        gained = own + (hits - before) * (_harmonic(before + own) - _harmonic(before))
-        found.append(gained.sum(2) / all_hits)
-    return np.array(found)
+    first, last = _harmonic(words), _harmonic(words + total)  # of all classes
+    most = own + (hits - words) * (_harmonic(words + own) - first)
+    others = words + total - own
+    least = own + (hits - others) * (last - _harmonic(others))
+    return np.array([most.sum(2), least.sum(2)]) / np.maximum(own.sum(2), 1)
 
 
 def _harmonic(n: Array) -> Array:

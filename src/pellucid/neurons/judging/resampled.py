@@ -36,8 +36,8 @@ def _sums(statistic: Callable[..., Scores], view: Any, keys: Sequence[str], grou
     return statistic(sums_of(view, keys, grouping))
 
 
-def _bins(statistic: Callable[..., Any], view: Any, keys: Sequence[str], grouping: Any) -> Scores:
-    return joined([statistic(binned(view, key, grouping))[0] for key in keys])
+def _bins(statistic: Callable[..., Scores], view: Any, keys: Sequence[str], grouping: Any) -> Scores:
+    return joined([statistic(binned(view, key, grouping)) for key in keys])
 
 
 WAYS: dict[str, Scored] = {
