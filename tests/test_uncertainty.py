@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pellucid.uncertainty import jackknife, over_documents, over_groups, t_quantile
+from pellucid.uncertainty import Interval, jackknife, over_documents, over_groups, t_quantile
 
 
 def of_groups(groups: list[np.ndarray], statistic, **options):
@@ -135,3 +135,13 @@ def test_another_statistic_than_the_mean():
     values = np.array([[2.0, 1.0], [6.0, 3.0], [1.0, 4.0]])
     whole, _ = over_documents(values, ["a", "b", "c"], lambda part: part[:, 0].sum(keepdims=True) / part[:, 1].sum())
     assert whole == pytest.approx(9 / 8)
+
+
+def test_ends_stay_where_the_number_itself_must():
+    wide = Interval(np.array([-0.3, -2.0]), np.array([0.4, 5.0]), "ten groups")
+    kept = wide.within(np.array([0.0, -np.inf]), np.array([1.0, 3.0]))
+    assert kept.low is not None
+    assert kept.high is not None
+    assert (kept.low.tolist(), kept.high.tolist(), kept.resampled) == ([0.0, -2.0], [0.4, 3.0], "ten groups")
+    none = Interval(None, None, "no interval")
+    assert none.within(0.0, 1.0) is none

@@ -34,6 +34,12 @@ class Interval:
     high: Array | None
     resampled: str
 
+    def within(self, least: Array | float, most: Array | float) -> Interval:
+        """The same with both ends kept between the least and the most that the number can be."""
+        if self.low is None or self.high is None:
+            return self
+        return Interval(np.clip(self.low, least, most), np.clip(self.high, least, most), self.resampled)
+
 
 def jackknife(estimate: Array, without: Sequence[Array], sizes: Sequence[float], *, level: float = 0.95) -> Interval:
     """The interval of an estimate from the estimates `without` each of G document groups, whose `sizes` may differ.

@@ -277,22 +277,6 @@ def test_the_error_of_precision_allows_for_hits_that_come_last():
     assert error[0, 0] == pytest.approx(0.9 - worst, abs=1e-6)
 
 
-@pytest.mark.parametrize("ranked", [iou, precision])
-def test_many_classes_have_nearly_the_interval_of_each_alone(ranked):
-    """The groups' few bins give nearly the width that all bins give, class by class, where it is not tiny."""
-    source = planted.model(), planted.corpus().take(150)
-    whole = ranked(*source, concept="upos", sites="neurons.0", control=False)
-    alone = ranked(*source, concept="upos=NOUN", sites="neurons.0", control=False)
-    at = whole.place("class", "NOUN")
-    assert whole.values[at] == pytest.approx(alone.values[0], abs=1e-9)
-    width, expected = (whole.high - whole.low)[at], (alone.high - alone.low)[0]
-    real = (expected > 0.02) & (expected < 0.5)  # of wider ones the sign is in doubt, which is only told there
-    assert real.sum() > 10
-    assert np.median(np.abs(width[real] / expected[real] - 1)) < 0.25
-    assert (whole.low <= whole.values + 1e-12).all()
-    assert (whole.values <= whole.high + 1e-12).all()
-
-
 def tied_rows(seed: int, n: int) -> tuple[np.ndarray, np.ndarray, Binned]:
     """Rows with equal values: silent for a share of words, constant, of few values, and a peak without ties."""
     dice = np.random.default_rng(seed)

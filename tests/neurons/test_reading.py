@@ -97,6 +97,13 @@ def test_measures_against_plain_formulas(reading, rows):
     assert (reading.low <= reading.values).all()
 
 
+def test_intervals_of_shares_and_sizes_end_at_0_and_1():
+    few = read(planted.model(), planted.corpus().take(12), neurons=[NOUN, OTHER], concept="upos")
+    assert ((few.low >= 0) & (few.low <= few.values + 1e-9) & (few.values <= few.high + 1e-9) & (few.high <= 1)).all()
+    assert (few.low == 0).any()
+    assert (few.high == 1).any()
+
+
 def test_position_and_frequency_neurons_are_found():
     dice = np.random.default_rng(0)
     place, count = np.tile(np.arange(20.0), 50), dice.integers(1, 100, 1000).astype(float)

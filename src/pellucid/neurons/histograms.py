@@ -124,6 +124,7 @@ def ranking_from_histograms(
             seed=seed,
         ),
         random_model=_all(view, beside, grouping, statistic).signed if beside else None,
+        shares=True,
         tables={
             "classes": class_table(tuple(grouping), counts),
             "error": Table({"class": classes, "neuron": neurons}, {"value": np.concatenate(errors, axis=1)}),

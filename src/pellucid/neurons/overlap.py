@@ -242,6 +242,7 @@ def _exact(
         neurons=[name for key in keys for name in neuron_names(site_of(key), source.width(key))],
         provenance=provenance_of(source, {"method": "iou", "concept": concept.name, **arguments}, seed, keys),
         tables={"classes": class_table(rows.classes, counts)},
+        shares=True,
     )
 
 

@@ -177,6 +177,7 @@ def _exact(source: Store, concept: Concept, *, sites: Sites, arguments: dict[str
         neurons=[name for key in keys for name in neuron_names(site_of(key), source.width(key))],
         provenance=provenance_of(source, told, seed, keys),
         tables={"classes": class_table(rows.classes, counts)},
+        shares=True,
     )
 
 

@@ -150,7 +150,8 @@ def _reading(
     values = _measured(data, every)
     groups = np.unique(data.group)
     again = [_measured(data, data.group != number) for number in groups] if len(groups) > 1 else []
-    interval = jackknife(values, again, [float((data.group == number).sum()) for number in groups][: len(again)])
+    sizes_of = [float((data.group == number).sum()) for number in groups][: len(again)]
+    interval = jackknife(values, again, sizes_of).within(0.0, 1.0)  # a share, and sizes of correlations
     contexts, words, texts = sizes
     tables = {
         "activity": activity(data),

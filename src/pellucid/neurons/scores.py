@@ -54,14 +54,20 @@ def ranking_of(
     provenance: Provenance,
     random_model: Array | None = None,
     tables: Mapping[str, Table] | None = None,
+    shares: bool = False,
 ) -> Ranking:
-    """A ranking from scores, from the scores `again` without each document group, and from a random model's."""
+    """A ranking from scores, from the scores `again` without each document group, and from a random model's.
+
+    Overall scores are sizes, so their intervals end at 0; where scores are `shares` with the sign of an end of the
+    values, so do all others, and at 1.
+    """
     bad = np.argwhere(~np.isfinite(scores.both))
     if len(bad):
         raise ResultError(f"The score of {neurons[int(bad[0, 1])]} is not a number; leave its site out.")
     if tables is not None and "classes" in tables:
         _warn_of_few(tables["classes"], len(neurons))
     interval = jackknife(scores.both, [each.scores.both for each in again], [each.size for each in again])
+    interval = interval.within(*_reach(scores, shares=shares))
     low, high = interval.low, interval.high
     axes = {"class": tuple(classes), "neuron": tuple(neurons)}
     overall = overall_table(
@@ -82,6 +88,15 @@ def ranking_of(
         provenance=provenance,
         tables={"overall": overall, **beside, **dict(tables or {})},
     )
+
+
+def _reach(scores: Scores, *, shares: bool) -> tuple[Array, Array]:
+    """The least and the most that scores can be, [class and overall, neuron] each."""
+    least, most = np.full_like(scores.both, -np.inf), np.full_like(scores.both, np.inf)
+    least[-1] = 0.0
+    if shares:
+        least, most = np.where(scores.both < 0, -1.0, 0.0), np.where(scores.both < 0, 0.0, 1.0)
+    return least, most
 
 
 def _warn_of_few(table: Table, neurons: int) -> None:

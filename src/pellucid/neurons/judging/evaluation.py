@@ -131,7 +131,7 @@ def ablated_in_model(
         "beyond random": _beyond(parts[:, :, 0], out_of, sizes),
         "draws": _draws(sizes, loss=every[..., 0], accuracy=every[..., 1]),
     }
-    ends = [None if end is None else end[..., 0] for end in (interval.low, interval.high)]
+    ends = [None if end is None else np.maximum(end[..., 0], 0.0) for end in (interval.low, interval.high)]
     return RankingCurves(
         {"measure": tuple(ENDS), "neurons": sizes}, curves[..., 0], np.tile(curves[2, :, 0], (3, 1)), ends[0], ends[1],
         interval.resampled, provenance(found, "neurons.evaluation", told), tables,

@@ -43,13 +43,10 @@ def accuracies(
 
 def in_range(interval: Interval, names: Sequence[str]) -> Interval:
     """The interval [measure, …] with the ends of shares kept in 0 to 1; other measures stay as they are."""
-    if interval.low is None or interval.high is None:
+    if interval.low is None:
         return interval
-    low, high = interval.low.copy(), interval.high.copy()
-    for place, name in enumerate(names):
-        if name in SHARES:
-            low[place], high[place] = np.clip(low[place], 0.0, 1.0), np.clip(high[place], 0.0, 1.0)
-    return Interval(low, high, interval.resampled)
+    shares = np.array([name in SHARES for name in names]).reshape(-1, *[1] * (interval.low.ndim - 1))
+    return interval.within(np.where(shares, 0.0, -np.inf), np.where(shares, 1.0, np.inf))
 
 
 def _same(accuracy: Array) -> Array:
