@@ -15,7 +15,7 @@ from pellucid.saving import move_file
 
 Place = tuple[int, int]
 """Level and number of a node: node (l, i) covers the shards from i·2^l up to (i+1)·2^l."""
-_ROOM = 1 << 26  # bytes of nodes that wait in memory where no folder was asked for
+_ROOM = 1 << 24  # bytes of nodes that wait in memory where no folder was asked for
 
 
 class Tree:
