@@ -7,6 +7,8 @@ import json
 import pytest
 
 from pellucid import neurons
+from pellucid.errors import ModelError
+from pellucid.model import Model
 from pellucid.results import Result
 from pellucid.written import number
 from tests.neurons import planted
@@ -151,3 +153,86 @@ def test_wrong_classes_and_numbers_are_refused_before_anything_is_ranked(refused
     monkeypatch.setattr(neurons, "rank", ranked)
     for ways in (["--ways", "probe"], ["--ways", "model"], []):
         refused("neurons", "evaluate", tagger, *LINE, "--concept", "upos", *options, *ways, said=options[1])
+
+
+# -- of a store --------------------------------------------------------------------------------------------------------
+
+TEXT = ["--corpus", "grammar:60:3"]
+FEW = ["--concept", "upos=NOUN", "--seeds", "1", "--json"]
+
+
+@pytest.fixture
+def stores(cli, tagger, tmp_path):
+    """Stores of the tagger: `both` with the randomly initialised model, `one` without."""
+    line = ["store", "build", tagger, *TEXT, "--sites", "neurons.0", "--keep", "float32"]
+    for name, more in (("both", ["--control"]), ("one", [])):
+        code, _, told = cli(*line, *more, "-o", tmp_path / name)
+        assert code == 0, told
+    return tmp_path
+
+
+def test_a_store_is_probed_and_ranked_as_the_model_is(cli, tagger, stores):
+    def numbers(*words: object) -> dict[str, dict]:
+        code, printed, told = cli("neurons", *words)
+        assert code == 0, told
+        made = json.loads(printed)
+        for each in made.values():
+            each.pop("provenance", None)
+        return made
+
+    probing = [*FEW, "--epochs", "8"]
+    of_model = numbers("probe", tagger, *TEXT, "--sites", "neurons.0", *probing)
+    assert numbers("probe", stores / "both", *probing) == of_model
+    assert numbers("probe", stores / "both", *probing, "--memory", "0.001")["probe"].keys() == of_model["probe"].keys()
+    ranking = [*FEW, *(word for name in ("probe-l1", "gaussian", "forest") for word in ("--method", name))]
+    of_model = numbers("rank", tagger, *TEXT, "--sites", "neurons.0", *ranking)
+    assert numbers("rank", stores / "both", *ranking, "--sites", "neurons.0", "--memory", "0.1") == of_model
+
+
+def test_the_page_of_a_store_names_its_text(cli, stores):
+    code, _, told = cli(
+        "neurons", "probe", stores / "both", "--concept", "upos=NOUN", "--epochs", "2", "-o", stores / "p"
+    )
+    assert code == 0, told
+    assert "from the neurons over grammar:60:3." in (stores / "p" / "neurons.html").read_text(encoding="utf-8")
+
+
+def test_what_is_refused_of_a_store(refused, stores, tagger):
+    both, one, out = stores / "both", stores / "one", ["-o", stores / "out"]
+    asked = ["--concept", "upos=NOUN", *out]
+    advice = (
+        f"'{one}' holds {tagger} alone; build one that has both: pellucid store build {tagger} --corpus FILE --control"
+    )
+    for words in (
+        ["probe", one],
+        *(["rank", one, "--method", name] for name in ("probe-elastic", "gaussian", "forest")),
+    ):
+        refused("neurons", *words, *asked, said=advice)
+    refused("neurons", "rank", one, *asked, "--method", "gaussian", "--preset", "neurox", said=advice)
+    for command in ("rank", "probe"):
+        refused("neurons", command, both, *asked, *TEXT, said="has its text already; leave --corpus out.")
+        given = ["--take", "3", "--dtype", "float16"]
+        refused("neurons", command, both, *asked, *given, said="was read already, so leave --take, --dtype out.")
+        refused(
+            "neurons", command, stores / "none", *asked, said="is no store, and a model needs a text to read: name one"
+        )
+    refused("neurons", "probe", both, *asked, "--device", "nowhere", said="The device 'nowhere' cannot be used here")
+    refused("neurons", "rank", both, *asked, "--memory", "1", said="has no use for memory")
+    assert not (stores / "out").exists()
+
+
+def test_a_store_is_no_model(refused, stores, tagger):
+    said = (
+        f"'{stores / 'both'}' is a store, which keeps activations of {tagger}, and this command runs the model: give "
+    )
+    for words in (
+        ["neurons", "evaluate", stores / "both", *TEXT, "--concept", "upos"],
+        ["neurons", "show", stores / "both", *TEXT, "--neuron", "neurons.0:3"],
+        ["neurons", "survey", stores / "both", *TEXT],
+        ["neurons", "search", tagger, "--with", stores / "both", *TEXT],
+        ["sites", stores / "both"],
+        ["store", "build", stores / "both", *TEXT, "-o", stores / "out"],
+    ):
+        refused(*words, said=said)
+    with pytest.raises(ModelError, match=r"It is a store of activations: Store.open reads it\.$"):
+        Model.load(stores / "one")

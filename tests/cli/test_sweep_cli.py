@@ -134,6 +134,27 @@ def test_a_store_is_built_told_and_exported(cli, folder, tmp_path):
     )
 
 
+def test_a_store_may_hold_the_randomly_initialised_model_too(cli, folder, tmp_path):
+    base = ("store", "build", folder / "model", "--corpus", folder / "notes.txt", "--keep", "float32")
+    code, out, err = cli(*base, "-o", tmp_path / "both", "--control", "--seed", "3", "--json")
+    assert code == 0, err
+    assert json.loads(out)["models"] == [str(folder / "model"), f"{folder / 'model'} (random, seed 3)"]
+    assert cli(*base, "-o", tmp_path / "one")[0] == 0
+    found, alone = Store.open(tmp_path / "both"), Store.open(tmp_path / "one")
+    np.testing.assert_array_equal(found.layer("0:resid.2"), alone.layer("resid.2"))
+    model = Model.load(folder / "model")
+    twins = [Model.random_like(model, seed) for seed in (0, 3)]
+    assert [twin.fingerprint == found.models[1].fingerprint for twin in twins] == [False, True]
+    assert abs(found.layer("0:resid.2") - found.layer("1:resid.2")).max() > 0.01
+    code, _, err = cli(*base, "-o", tmp_path / "one", "--control")
+    assert code == 2
+    assert "holds a store with another setting (models, sites)" in err
+    code, out, err = cli(*base, "-o", tmp_path / "new", "--seed", "3")
+    assert (code, out) == (2, "")
+    assert "--seed 3 is that of the control model; add --control" in err
+    assert not (tmp_path / "new").exists()
+
+
 def test_parts_fill_one_store(cli, folder, tmp_path):
     base = ("store", "build", folder / "model", "--corpus", folder / "notes.txt", "-o", tmp_path / "k")
     code, out, _ = cli(*base, "--part", "1/2")

@@ -207,7 +207,7 @@ def test_words_that_memory_does_not_hold_are_told():
 @pytest.mark.parametrize("way", [neurons.forest, neurons.probe, neurons.per_layer, neurons.gaussian])
 def test_a_memory_that_holds_too_few_words_is_refused_with_what_is_needed(way, memory):
     held = max(0, memory) // 24
-    message = f"^memory={memory} bytes holds {held} words of 6 neurons, which is too few .* use 2400 or more"
+    message = rf"^memory={memory} bytes holds {held} words of 6 neurons, .* use 2400 or more \(--memory 0.001\), or"
     with pytest.raises(ResultError, match=message):
         way(stored(), concept="label", memory=memory)
 

@@ -16,7 +16,11 @@ SourceArgument = Annotated[
 ]
 OptionalCorpus = Annotated[
     str | None,
-    typer.Option("--corpus", metavar="FILE", help="What the model reads: a file, FIRST+SECOND, or grammar[:COUNT]."),
+    typer.Option(
+        "--corpus",
+        metavar="FILE",
+        help="What the model reads: a file, FIRST+SECOND, or grammar[:COUNT]. A store has its text already.",
+    ),
 ]
 ConceptOption = Annotated[
     str,
@@ -47,6 +51,9 @@ Epochs = Annotated[int, typer.Option(min=1, help="The most passes of a probe ove
 Fewest = Annotated[int, typer.Option(min=2, help="Words that a class needs; rarer ones are left out.")]
 Seeds = Annotated[int, typer.Option(min=1, max=10, help="Probes, each without another tenth of the documents.")]
 Seed = Annotated[int, typer.Option(help="Seed of the control model and of all draws.")]
+Memory = Annotated[
+    float | None, typer.Option(min=0.001, help="Gigabytes of rows that a probe holds at a time (default: 0.2).")
+]
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="A folder for the results and their page; it must be new or empty.")
 ]
@@ -79,6 +86,10 @@ class Scoring:
             help="Words that a class needs where none are named (default: 10; probes, gaussian, forest: 20, always).",
         ),
     ] = None
+    memory: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="probes, gaussian, forest: gigabytes of rows held at a time (default: 0.2)."),
+    ] = None
 
     def classes(self, methods: list[str]) -> dict[str, int]:
         """The words that a class needs, as `rank` takes it: for rankings from one pass, and for those that train."""
@@ -97,8 +108,14 @@ class Scoring:
         if self.ends not in (None, *ENDS):
             raise PellucidError(f"There are no --ends {self.ends!r}; use {' or '.join(ENDS)}.")
         told = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "fewest"}
+        told["memory"] = memory_of(self.memory)
         made = {name: value for name, value in told.items() if value is not None and value is not False}
         return {"quantile": None, **made} if "threshold" in made else made
+
+
+def memory_of(gigabytes: float | None) -> int | None:
+    """The bytes of rows that may be held, where memory was given."""
+    return None if gigabytes is None else round(gigabytes * 1e9)
 
 
 def fewest_of(methods: list[str], fewest: int | None) -> dict[str, int]:

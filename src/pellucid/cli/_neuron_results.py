@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from pellucid.cli import _options as options
 from pellucid.cli import _sweeping as sweeping
 from pellucid.cli._command import under_command
 from pellucid.cli._print import console, print_json
-from pellucid.errors import PellucidError
+from pellucid.errors import PellucidError, listing
 
 if TYPE_CHECKING:
     from pellucid.collect.store import Store
@@ -33,15 +33,42 @@ def source_of(
     name: str, corpus: str | None, shape: corpora.CorpusShape, opening: options.Opening
 ) -> tuple[Model | Store, Corpus | None]:
     """A store of that name, or a model and the corpus that it reads."""
-    from pellucid.collect.store import ABOUT, Store
+    from pellucid.collect.store import Store
 
-    if (Path(name) / ABOUT).is_file():
+    if options.is_store(name):
         if corpus is not None:
             raise PellucidError(f"The store {name!r} has its text already; leave --corpus out.")
+        unused = [*_given(shape), *(each for each in _given(opening) if each != "--device")]
+        if unused:
+            raise PellucidError(f"The store {name!r} was read already, so leave {listing(unused)} out.")
         return Store.open(name), None
     if corpus is None:
-        raise PellucidError(f"The model {name!r} needs a text to read: name it with --corpus.")
-    return opening.open(name), shape.open(corpus)
+        raise PellucidError(f"{name!r} is no store, and a model needs a text to read: name one with --corpus.")
+    read = shape.open(corpus)
+    return opening.open(name), read
+
+
+def _given(group: corpora.CorpusShape | options.Opening) -> list[str]:
+    """The options of a group that were given, as they are typed."""
+    usual = asdict(type(group)())
+    return [f"--{name.replace('_', '-')}" for name, value in asdict(group).items() if value != usual[name]]
+
+
+def check_twin(source: object, methods: Sequence[str]) -> None:
+    """Raises where methods that learn are to read a store without the model's randomly initialised twin."""
+    from pellucid.collect.store import Store
+    from pellucid.neurons import RANKINGS
+    from pellucid.reading import random_twin
+
+    learning = [name for name in methods if name in RANKINGS and RANKINGS[name].pooled]
+    if not learning or not isinstance(source, Store) or random_twin(source.models, 0) is not None:
+        return
+    names = listing(each.name for each in source.models)
+    raise PellucidError(
+        f"What {listing(learning)} learns means nothing without a randomly initialised model beside, and the store "
+        f"{str(source.folder)!r} holds {names} alone; build one that has both: pellucid store build "
+        f"{source.models[0].name} --corpus FILE --control -o FOLDER"
+    )
 
 
 def reading(
@@ -60,11 +87,15 @@ def reading(
 def training(source: object, methods: list[str], opening: options.Opening) -> dict[str, Any]:
     """Where methods that train do so, as `rank` takes it: where the model is, or where it was asked to be."""
     from pellucid.model import Model
+    from pellucid.model.loading import usable
     from pellucid.neurons import RANKINGS
     from pellucid.neurons.probing.training import device_beside
     from pellucid.neurons.ranked import own_options
 
-    where = device_beside(source) if isinstance(source, Model) else opening.device
+    if isinstance(source, Model):
+        where = device_beside(source)
+    else:
+        where = None if opening.device is None else str(usable(opening.device))
     trains = any(name in RANKINGS and "device" in own_options(name) for name in methods)
     return {"device": where} if trains and where is not None else {}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pellucid.errors import ModelError
+from pellucid.errors import ModelError, listing
 
 if TYPE_CHECKING:
     from pellucid.model import Model
@@ -68,6 +68,24 @@ def directions(probes: str | None) -> int | Literal["exact"] | None:
     return found
 
 
+def is_store(name: str) -> bool:
+    """Whether a folder is a store, which some commands read instead of a model."""
+    from pellucid.collect.store import ABOUT
+
+    return (Path(name) / ABOUT).is_file()
+
+
+def _refuse_store(name: str) -> None:
+    """Raises: a store was given to a command that runs the model itself."""
+    from pellucid.collect.store import Store
+
+    models = listing(each.name for each in Store.open(name).models[:1])
+    raise ModelError(
+        f"{name!r} is a store, which keeps activations of {models}, and this command runs the model: give that. A "
+        "store is read by pellucid neurons rank and probe; pellucid store info tells what it holds."
+    )
+
+
 _DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
@@ -85,6 +103,8 @@ class Opening:
         """The model of a name."""
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise ModelError(f"There is no dtype {self.dtype!r}; use one of {', '.join(_DTYPES)}.")
+        if is_store(name):
+            _refuse_store(name)
         import torch
 
         from pellucid.model import Model

@@ -29,7 +29,7 @@ from pellucid.cli._neuron_options import (
     group,
 )
 from pellucid.cli._neuron_rankings import first_of, print_ranking, ranking_told
-from pellucid.cli._neuron_results import check_out, give, reading, source_of, training
+from pellucid.cli._neuron_results import check_out, check_twin, give, reading, source_of, training
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def rank(
     given = scoring.given()
     methods = method or ["probeless"]
     source, read = source_of(model, corpus, shape, opening)
+    check_twin(source, methods if preset is None else [name for name in methods if name == "gaussian"])
     asked = concept_of(concept, read, pooling, store=source if isinstance(source, Store) else None)
     with careful():
         made = ranked(

@@ -22,16 +22,20 @@ from pellucid.cli._neuron_options import (
     ConceptOption,
     Epochs,
     Fewest,
+    Memory,
     Methods,
+    OptionalCorpus,
     Out,
     Pooling,
     Seed,
     Seeds,
     SitesOption,
+    SourceArgument,
     fewest_of,
     group,
+    memory_of,
 )
-from pellucid.cli._neuron_results import check_out, give, reading, training
+from pellucid.cli._neuron_results import check_out, check_twin, give, reading, source_of, training
 from pellucid.cli._print import console
 from pellucid.errors import PellucidError, listing
 
@@ -43,7 +47,8 @@ if TYPE_CHECKING:
     from pellucid.results import Result
 
 PROBE = """Examples: pellucid neurons probe zoo:tagger --corpus grammar:300 --concept upos ;
-pellucid neurons probe zoo:lm --corpus dev.conllu --concept upos=NOUN --penalty l1 --sites resid.* -o probed"""
+pellucid neurons probe zoo:lm --corpus dev.conllu --concept upos=NOUN --penalty l1 --sites resid.* -o probed ;
+pellucid neurons probe kept-store --concept upos=NOUN --sites neurons.1 --memory 0.5"""
 
 EVALUATE = """Examples: pellucid neurons evaluate zoo:tagger --corpus grammar:300 --concept upos --sites neurons.* ;
 pellucid neurons evaluate zoo:mlm --corpus dev.conllu --concept upos --method probeless --method iou --ways model,anew
@@ -81,41 +86,52 @@ class Training:
     seeds: Seeds = 3
     epochs: Epochs = 60
     fewest: Fewest = 20
+    memory: Memory = None
+
+    def given(self) -> dict[str, Any]:
+        """The options as `neurons.probe` takes them."""
+        told = {**asdict(self), "memory": memory_of(self.memory)}
+        return {name: value for name, value in told.items() if value is not None}
 
 
 def probe(
-    model: options.ModelArgument,
-    corpus: corpora.CorpusOption,
+    model: SourceArgument,
     concept: ConceptOption,
+    corpus: OptionalCorpus = None,
     sites: SitesOption = None,
     out: Out = None,
     pooling: Pooling = None,
     seed: Seed = 0,
     *,
-    training: Training,
+    learning: Training,
     shape: corpora.CorpusShape,
     opening: options.Opening,
     json: options.Json = False,
 ) -> None:
-    """Train a linear probe of a concept, beside majority, a random model and a control task."""
+    """Train a linear probe of a concept, beside majority, a random model and a control task.
+
+    MODEL may be a store that `pellucid store build --control` made, which is read without the model.
+    """
+    from pellucid.collect.store import Store
     from pellucid.neurons import probe as probed
-    from pellucid.neurons.probing.training import device_beside
 
     check_out(out)
-    read = shape.open(corpus)
-    asked, opened = concept_of(concept, read, pooling), opening.open(model)
+    source, read = source_of(model, corpus, shape, opening)
+    check_twin(source, method := ["probe-elastic"])
+    asked = concept_of(concept, read, pooling, store=source if isinstance(source, Store) else None)
     with careful():
         found = probed(
-            opened,
+            source,
             read,
             concept=asked,
             sites=sites,
             pooling=pooling,
             seed=seed,
-            device=device_beside(opened),
-            **asdict(training),
+            **learning.given(),
+            **training(source, method, opening),
         )
-    about = f"What a probe of {concept} tells from the neurons over {read.name}."
+    text = found.provenance.corpus["name"]
+    about = f"What a probe of {concept} tells from the neurons over {text}."
     give({"probe": found, "ranking": found.ranking()}, out, json, model=model, about=about, headings=PROBED)
 
 

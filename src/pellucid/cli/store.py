@@ -16,13 +16,15 @@ from pellucid.cli._groups import spread
 from pellucid.cli._print import console, print_json, print_table
 from pellucid.errors import SweepError
 
+BUILD = """Examples: pellucid store build zoo:lm --corpus grammar:200 --sites resid.* -o my-store ;
+pellucid store build zoo:tagger --corpus grammar:200 --sites neurons.* --control -o both"""
+
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="The folder of a store.")]
 
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Keep activations on disk, look at them, and export them.", no_args_is_help=True)
-    example = "Example: pellucid store build zoo:lm --corpus grammar:200 --sites resid.* -o my-store"
-    group.command(name="build", epilog=example)(spread(build))
+    group.command(name="build", epilog=BUILD)(spread(build))
     group.command(name="info", epilog="Example: pellucid store info my-store --verify")(info)
     group.command(name="export", epilog="Example: pellucid store export my-store -o arrays --to npy")(export)
     app.add_typer(group, name="store")
@@ -35,6 +37,14 @@ def build(
     sites: Annotated[list[str] | None, typer.Option(help="Sites to keep (may be repeated; default: resid.*).")] = None,
     keep: Annotated[str, typer.Option(help="How values are kept: float16, bfloat16 or float32.")] = "float16",
     part: Annotated[str, typer.Option(help="Only part I of N, as 1/4, for several writers into one folder.")] = "1/1",
+    control: Annotated[
+        bool,
+        typer.Option(
+            "--control/--no-control",
+            help="Also keep what a randomly initialised model says, which probes, Gaussians and forests stand beside.",
+        ),
+    ] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed of the control model (default: 0).")] = None,
     *,
     running: sweeping.Running,
     pooled: sweeping.Pooled,
@@ -44,12 +54,15 @@ def build(
 ) -> None:
     """Run a model over a corpus and keep what its sites hold at every word; run it again to go on after a stop."""
     from pellucid.collect.build import build_store
+    from pellucid.model import Model
 
+    if seed is not None and not control:
+        raise SweepError(f"--seed {seed} is that of the control model; add --control, or leave --seed out.")
     read = shape.open(corpus)
     opened = opening.open(model)
     with options.resumable(out):
         build_store(
-            opened,
+            [opened, Model.random_like(opened, seed or 0)] if control else opened,
             read,
             out,
             tuple(sites or ("resid.*",)),

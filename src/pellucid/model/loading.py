@@ -178,6 +178,8 @@ def _local(source: str | Path) -> str | Path:
             found = listing(sorted(item.name for item in path.iterdir()))
             inside = sorted(path.glob("checkpoints/*/config.json"), key=lambda file: (len(file.parent.name), file))
             hint = f" Did you mean {str(inside[-1].parent)!r}?" if inside else ""
+            if (path / "store.json").is_file():
+                hint = " It is a store of activations: Store.open reads it."
             raise ModelError(
                 f"The folder {str(source)!r} has no config.json, so it is not a complete model; it contains "
                 f"{found}.{hint}"

@@ -16,7 +16,7 @@ from pellucid.neurons.probing.controls import control_goals
 from pellucid.neurons.probing.gini import class_importances
 from pellucid.neurons.probing.intervals import over_folds
 from pellucid.neurons.probing.material import Material, Reading, opened
-from pellucid.neurons.probing.rows import MEMORY, Rows
+from pellucid.neurons.probing.rows import MEMORY, Rows, memory_option
 from pellucid.neurons.ranking import Ranking, overall_table
 from pellucid.neurons.sources import Sites
 from pellucid.results import Array, ResultError, Table
@@ -76,7 +76,8 @@ def _fitting(memory: int, neurons: int, words: int) -> int:
     if held < words:
         warnings.warn(
             f"memory={memory} bytes holds {held:,} words of {neurons:,} neurons, so a forest learns from these, and "
-            f"not from {words:,}; for all use {4 * neurons * words} or more, or fewer sites.",
+            f"not from {words:,}; for all use {4 * neurons * words} or more ({memory_option(4 * neurons * words)}), or "
+            "fewer sites.",
             NeuronWarning,
             stacklevel=3,
         )

@@ -181,11 +181,12 @@ def by_gaussians(
     seeds: int | None = None,
     test: float | None = None,
     fewest: int = 20,
+    memory: int | None = None,
 ) -> Ranking:
     """Neurons in the order in which Gaussians choose them, with the defaults of `gaussian`.
 
     A sweep with `ClassMoments(site, covariance="full")` has no held-out words: neurons are chosen by words drawn from
-    its Gaussians, so by what these expect to tell; `seeds` and `test` have no use there, and are refused.
+    its Gaussians, so by what these expect to tell; `seeds`, `test` and `memory` have no use there, and are refused.
     """
     from pellucid.collect.found import Found
 
@@ -193,10 +194,12 @@ def by_gaussians(
         return gaussian(
             source, corpus, concept=concept, sites=sites, seed=seed, pooling=pooling, count=count, fewest=fewest,
             seeds=3 if seeds is None else seeds, test=0.2 if test is None else test,
+            memory=MEMORY if memory is None else memory,
         ).ranking()  # fmt: skip
     if corpus is not None:
         raise ResultError("A Found has its text already; give a corpus with a model only.")
-    unused = [name for name, given in (("seeds", seeds), ("test", test)) if given is not None]
+    given = {"seeds": seeds, "test": test, "memory": memory}
+    unused = [name for name, value in given.items() if value is not None]
     if unused:
         raise ResultError(
             f"A sweep keeps no words to hold out, so Gaussians of it have no use for {listing(unused)}: leave it out, "

@@ -20,7 +20,7 @@ from pellucid.errors import listing
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept, as_concept
 from pellucid.neurons.probing.labels import Labelled, Split, labelled, split, warn_of_rare
-from pellucid.neurons.probing.rows import MEMORY, StoreRows
+from pellucid.neurons.probing.rows import MEMORY, StoreRows, memory_option
 from pellucid.neurons.sources import Sites, check_pooling, patterns, usual_sites
 from pellucid.reading import random_twin
 from pellucid.results import Provenance, ResultError
@@ -194,7 +194,8 @@ def _check_memory(rows: StoreRows) -> None:
     if rows.memory < needed:
         raise ResultError(
             f"memory={rows.memory} bytes holds {max(0, rows.memory) // size:,} words of {len(rows.names):,} neurons, "
-            f"which is too few to learn from; use {needed} or more, or fewer sites."
+            f"which is too few to learn from; use {needed} or more ({memory_option(needed)}), "
+            "or fewer sites."
         )
 
 

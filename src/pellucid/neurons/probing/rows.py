@@ -23,6 +23,11 @@ MEMORY = 192 << 20
 trains stays below a gigabyte."""
 
 
+def memory_option(needed: int) -> str:
+    """How a memory of so many bytes is asked for on the command line, in gigabytes."""
+    return f"--memory {-(-needed // 10**6) / 1000:g}"
+
+
 class Rows(Protocol):
     """Rows of activations that are read in batches; a neuron of every column is in `names`, as SITE:INDEX.
 
