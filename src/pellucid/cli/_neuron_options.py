@@ -45,6 +45,12 @@ Pooling = Annotated[
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="The most passes of a probe over the words.")]
 Fewest = Annotated[int, typer.Option(min=2, help="Words that a class needs; rarer ones are left out.")]
+FewestRanked = Annotated[
+    int | None,
+    typer.Option(
+        min=2, help="Words that a class needs where none are named (default: 10; probes, gaussian, forest: 20, always)."
+    ),
+]
 Seeds = Annotated[int, typer.Option(min=1, max=10, help="Probes, each without another tenth of the documents.")]
 Seed = Annotated[int, typer.Option(help="Seed of the control model and of all draws.")]
 Out = Annotated[
@@ -72,19 +78,7 @@ class Scoring:
         typer.Option(min=1, max=10, help="probes, gaussian, forest: each leaves out another tenth (default: 3)."),
     ] = None
 
-    fewest: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            help="Words that a class needs where none are named (default: 10; probes, gaussian, forest: 20, always).",
-        ),
-    ] = None
-
-    def classes(self, methods: list[str]) -> dict[str, int]:
-        """The words that a class needs, as `rank` takes it: for rankings from one pass, and for those that train."""
-        from pellucid.neurons.scores import FEW
-
-        return {"least": FEW if self.fewest is None else self.fewest, **fewest_of(methods, self.fewest)}
+    fewest: FewestRanked = None
 
     def given(self) -> dict[str, Any]:
         """The options that were given; those that cannot be are refused before anything is read."""
@@ -99,6 +93,13 @@ class Scoring:
         told = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "fewest"}
         made = {name: value for name, value in told.items() if value is not None and value is not False}
         return {"quantile": None, **made} if "threshold" in made else made
+
+
+def classes_of(methods: list[str], fewest: int | None) -> dict[str, int]:
+    """The words that a class needs, as `rank` takes it: for rankings from one pass, and for those that train."""
+    from pellucid.neurons.scores import FEW
+
+    return {"least": FEW if fewest is None else fewest, **fewest_of(methods, fewest)}
 
 
 def fewest_of(methods: list[str], fewest: int | None) -> dict[str, int]:
