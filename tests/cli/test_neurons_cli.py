@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from pellucid import neurons
 from pellucid.corpus import Corpus
 from pellucid.results import Result
 from tests.neurons import planted
@@ -52,7 +53,6 @@ def test_rankings_that_learn_tell_their_accuracy_beside_controls(cli, tagger, tm
 
 
 def test_options_of_methods_and_a_store_as_source(cli, tagger, tmp_path):
-    from pellucid import neurons
     from pellucid.collect.build import build_store
 
     store = build_store(planted.model(), planted.corpus().take(40), tmp_path / "kept", ("neurons.0",), dtype="float32",
@@ -133,6 +133,35 @@ def test_show_tells_the_classes_of_several_concepts_and_how_to_ask_for_them(cli,
     page = (tmp_path / "two" / "neurons.html").read_text(encoding="utf-8")
     assert ">concept</th>" in page
     assert "Ranking by probeless" in page
+
+
+def test_show_ranks_rows_of_whole_sentences_and_reads_words(cli, refused, tagger, tmp_path):
+    line = ("neurons", "show", tagger, *CORPUS, "--sites", "neurons.0", "--effects", "0", "--top", "2")
+    wide = (*line, "--concept", "sentence:sentiment", "--concept", "upos")
+    code, _, err = cli(*wide, "--pooling", "sentence-mean", "-o", tmp_path / "whole")
+    assert code == 0, err
+    assert "All words of a sentence have the same" not in err
+    ranking = Result.load(tmp_path / "whole" / "results" / "ranking_probeless")
+    text = Corpus.grammar(60, seed=3)
+    wanted = neurons.rank(planted.model(), text, concept="sentence:sentiment", sites="neurons.0", least=10,
+                          pooling="sentence-mean", long="window", progress=False)["probeless"]  # fmt: skip
+    assert ranking.values == pytest.approx(wanted.values, abs=1e-5)
+    reading = Result.load(tmp_path / "whole" / "results" / "neuron_reading")
+    assert reading.neurons == tuple(ranking.top(2))
+    counted = {row["class"]: row["words"] for row in reading.rows_of("classes", ranking.top(1)[0])}
+    assert counted["NOUN"] == sum(tag == "NOUN" for each in text for tag in each.labels["upos"])
+    code, _, err = cli(*wide, "-o", tmp_path / "words")
+    assert code == 0
+    assert "rank whole sentences: pooling='sentence-mean'" in " ".join(err.split())
+    refused(*line, "--concept", "upos", "--pooling", "sentence-mean", said="'upos' is a label of words, and --pooling")
+    refused(*line, "--neuron", "neurons.0:3", "--pooling", "last", said="without --concept nothing is ranked")
+
+
+def test_show_takes_the_words_that_a_class_needs(cli, tagger):
+    line = ("neurons", "show", tagger, *CORPUS, "--sites", "neurons.0", "--effects", "0", "--top", "1", "--concept")
+    said = " ".join(cli(*line, "upos", "--fewest", "18")[1].split())
+    assert "is one by luck: ADV (15), NUM (9), PART (17)." in said
+    assert "by luck" not in cli(*line, "upos", "--fewest", "2")[1]
 
 
 @pytest.mark.parametrize(
@@ -229,8 +258,6 @@ def test_the_random_model_stands_beside_scores(cli, tagger, tmp_path):
 
 
 def test_several_classes_of_the_random_model_are_summed_as_the_method_does(tmp_path):
-    from pellucid import neurons
-
     found = neurons.rank(planted.model(), planted.corpus().take(30), concept="upos=NOUN,VERB,DET", sites="neurons.0",
                          methods=["probeless", "selectivity"], progress=False)  # fmt: skip
     other = {name: abs(each.table("random model").columns["value"]) for name, each in found.items()}

@@ -11,6 +11,7 @@ import pytest
 
 from pellucid import neurons
 from pellucid.cli.neurons_compare import _by_method
+from pellucid.corpus import Corpus
 from pellucid.model import Model
 from pellucid.results import Result
 from pellucid.written import number
@@ -67,6 +68,56 @@ def test_methods_are_compared_on_parts_of_the_documents(cli, tagger):
     assert made["probeless-stability"]["provenance"]["arguments"]["rankings"] == 3
     assert made["agreement"]["axes"]["first"] == ["probeless", "selectivity"]
     assert "probeless-stability" not in json.loads(cli(*line, "--parts", "0", "--json")[1])
+
+
+def test_stability_alone_is_left_out_where_parts_have_too_little_text(cli, tagger):
+    line = ["neurons", "compare", "--model", tagger, "--corpus", "grammar:50:3", "--concept", "upos=NUM", "--sites"]
+    line += ["neurons.0", "--method", "probeless", "--method", "gaussian", "--fewest", "2", "--json"]
+    code, printed, told = cli(*line)
+    assert code == 0, told
+    said = " ".join(told.split())
+    assert "Left out: stability of gaussian: part 1 of 4: The class 'NUM' occurs in too few sentences" in said
+    assert "Fewer --parts have more text each." in said
+    made = json.loads(printed)
+    assert {"agreement", "vote", "probeless-stability", "gaussian-where"} <= set(made)
+    assert "gaussian-stability" not in made
+    one = cli("neurons", "compare", "--model", tagger, "--corpus", "grammar:4:3", *line[6:10], "--json")
+    assert one[0] == 0, one[2]
+    assert "Left out: stability of probeless" in " ".join(one[2].split())
+
+
+def test_rankings_of_documents_drawn_again_are_compared(cli, refused, tagger, tmp_path):
+    line = ["neurons", "compare", "--model", tagger, *CORPUS, "--concept", "upos", "--sites", "neurons.0", "--parts"]
+    line += ["0", "--method", "iou", "--method", "selectivity", "--method", "forest", "--top", "7", "--seed", "3"]
+    code, printed, told = cli(*line, "--redraw", "3", "--fewest", "15", "-o", tmp_path / "out")
+    assert code == 0, told
+    said = " ".join(told.split())
+    assert "Left out: documents drawn again for forest: only probeless, selectivity, iou, precision are made of" in said
+    assert "iou: stability over documents drawn again" in printed
+    page = (tmp_path / "out" / "neurons.html").read_text(encoding="utf-8")
+    assert ">selectivity: stability over documents drawn again</h2>" in page
+    text, kept = Corpus.grammar(40, seed=3), Result.load(tmp_path / "out" / "selectivity-spread").axes["class"]
+    assert "NUM" not in kept
+    for method in ("iou", "selectivity"):
+        wanted = neurons.resampled_stability(
+            Model.load(str(tagger)), text, concept=neurons.Concept.label("upos", classes=[str(each) for each in kept]),
+            sites="neurons.0", method=method, counts=(5, 7, 10, 20), draws=3, seed=3,
+        )  # fmt: skip
+        made = Result.load(tmp_path / "out" / f"{method}-redrawn")
+        assert made.axes["neurons"] == (5, 7, 10, 20)
+        assert made.values == pytest.approx(wanted.values)
+        assert "drawn with replacement" in made.resampled
+    refused(*line, "--redraw", "1", said="--redraw 1 leaves nothing to compare; use 2 or more")
+    for option in ("--redraw", "--fewest"):
+        refused("neurons", "compare", "anything", option, "5", said="--redraw and --fewest need --model")
+
+
+def test_fewest_says_how_many_words_a_class_needs(cli, tagger):
+    line = ["neurons", "compare", "--model", tagger, *CORPUS, "--concept", "upos", "--sites", "neurons.0", "--parts"]
+    line += ["0", "--method", "probeless", "--json"]
+    for fewest, there in ((2, True), (15, False)):
+        made = json.loads(cli(*line, "--fewest", str(fewest))[1])
+        assert ("NUM" in made["probeless-spread"]["axes"]["class"]) == there
 
 
 def test_rankings_of_other_neurons_have_no_agreement(cli, ranked, tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from pellucid import neurons
+from pellucid.corpus import Corpus
 from pellucid.errors import ModelError
 from pellucid.model import Model
 from pellucid.results import Result
@@ -98,6 +100,27 @@ def test_several_methods_are_judged_as_asked(cli, tagger, tmp_path):
     assert not [name for name in made if f">{name}</h2>" in page], "names of folders are no headings"
 
 
+def test_answers_are_held_against_explained_neurons(cli, refused, tagger, tmp_path):
+    line = ["neurons", "evaluate", tagger, *LINE, "--concept", "upos", "--method", "iou", "--ways", "explained"]
+    code, printed, told = cli(*line, "--modelled", "40", "--seed", "2", "-o", tmp_path / "out")
+    assert code == 0, told
+    made = {place.parent.name: Result.load(place.parent) for place in (tmp_path / "out").glob("*/result.json")}
+    assert set(made) == {"ranking", "explained"}
+    text = Corpus.grammar(240, seed=3).shard(1, 2).take(40)
+    wanted = neurons.explained_accuracy(made["ranking"], planted.model(), text, seed=2)
+    assert np.array_equal(made["explained"].values, wanted.values)
+    assert made["explained"].provenance.corpus["sentences"] == 40
+    assert number(float(wanted.values[0])) in printed
+    page = (tmp_path / "out" / "neurons.html").read_text(encoding="utf-8")
+    assert ">Answers where explained neurons fire</h2>" in page
+    told = json.loads(cli(*line, "--modelled", "40", "--seed", "2", "--json")[1])["explained"]
+    assert told["value"] == pytest.approx(wanted.values.tolist())
+    bare = tmp_path / "bare"
+    planted.network().transformer.save_pretrained(bare)
+    planted.tokenizer().save_pretrained(bare)
+    refused("neurons", "evaluate", bare, *line[3:], said="task")
+
+
 def test_a_model_without_a_task_is_judged_by_probes_alone(cli, tmp_path):
     bare = tmp_path / "bare"
     planted.network().transformer.save_pretrained(bare)
@@ -117,6 +140,61 @@ def test_a_task_that_was_asked_for_is_looked_for_before_anything_is_read(refused
     monkeypatch.setattr(neurons, "rank", None)
     refused("neurons", "evaluate", bare, *LINE, "--concept", "upos=NOUN", "--ways", "model", said="task")
     refused("neurons", "evaluate", tagger, *LINE, "--concept", "upos", "--replacement", "noise", said="noise")
+
+
+def one_sided(path, half):
+    """Documents whose adjectives are called X in one half of them: 0 is ranked, 1 judges."""
+    lines, seen = [], dict[str, int]()
+    for sentence in Corpus.grammar(160, seed=3):
+        if sentence.document not in seen:
+            lines.append(f"# newdoc id = {sentence.document}")
+        own = seen.setdefault(sentence.document, len(seen)) % 2 == half
+        tags = ["X" if own and tag == "ADJ" else str(tag) for tag in sentence.labels["upos"]]
+        lines.append(f"# text = {sentence.text}")
+        for place, (word, tag) in enumerate(zip(sentence.words, tags, strict=True), 1):
+            lines.append("\t".join([str(place), word, "_", tag, *["_"] * 6]))
+        lines.append("")
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_a_class_that_one_half_lacks_is_refused_before_anything_is_ranked(refused, tagger, tmp_path, monkeypatch, half):
+    def ranked(*_, **__):
+        raise AssertionError("the text was read")
+
+    monkeypatch.setattr(neurons, "rank", ranked)
+    text = one_sided(tmp_path / "text.conllu", half)
+    count = text.read_text(encoding="utf-8").count("\tX\t")
+    words = (count, 0) if half == 0 else (0, count)
+    said = "only: {} words in the half that is ranked, {} in the half that judges; both need some".format(*words)
+    line = ["neurons", "evaluate", tagger, "--corpus", text, "--sites", "neurons.0", "--concept"]
+    refused(*line, "upos=X", said=f"'upos=X' has 'X' in one half of the documents of text.conllu {said}")
+    more = "Give a text with 'X' in more documents, or ask for another class; both halves have NOUN."
+    refused(*line, "upos=NOUN,X", said=f"{said}. {more}")
+    refused(*line, "upos", "--class", "X", said="'upos' has 'X' in one half")
+
+
+def test_a_list_of_words_that_one_half_lacks_is_refused(refused, tagger, tmp_path):
+    text = one_sided(tmp_path / "text.conllu", 0)
+    text.write_text(text.read_text(encoding="utf-8").replace(next(iter(Corpus.grammar(1, seed=3))).words[0], "Zed", 2))
+    (tmp_path / "rare.txt").write_text("zed")
+    line = ["--corpus", text, "--sites", "neurons.0", "--concept", f"words:{tmp_path / 'rare.txt'}"]
+    refused("neurons", "evaluate", tagger, *line, said="'rare' has 'rare' in one half of the documents")
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_classes_that_one_half_lacks_are_told_before_and_once(cli, tagger, tmp_path, half):
+    text = one_sided(tmp_path / "text.conllu", half)
+    line = ["neurons", "evaluate", tagger, "--corpus", text, "--sites", "neurons.0", "--concept", "upos", "--epochs"]
+    line += ["2", "--seeds", "1", "--draws", "1", "--count", "3", "--ways", "anew,probe,sites", "--json"]
+    code, _, told = cli(*line)
+    assert code == 0, told
+    said = " ".join(told.split())
+    assert f"only the half that {('is ranked', 'judges')[half]} has X (" in said
+    assert f"only the half that {('judges', 'is ranked')[half]} has ADJ (" in said
+    assert "do not have the same classes" not in said
+    assert said.count("Careful:") == 1
 
 
 def test_nothing_is_left_where_saving_fails(cli, tagger, tmp_path, monkeypatch):

@@ -141,7 +141,10 @@ def test_classes_are_put_together_from_the_values_of_the_base_label():
         (lambda: Concept.words("/nowhere/list.txt"), "cannot be read"),
         (lambda: Concept.label("upos", classes="NOUN"), "given as a list"),
         (lambda: Concept.label("upos", classes=["A", "A"]), "must differ"),
-        (lambda: Concept.parse("upos=X").grouped("upos", ("NOUN",)), "No word has X for 'upos'; its values are NOUN"),
+        (
+            lambda: Concept.parse("upos=X").grouped("upos", ("NOUN",)),
+            "No word of this text has X for 'upos'; its values are NOUN",
+        ),
         (lambda: Concept.parse("upos=X").grouped("upos=X", ("other",)), "'upos'; `pellucid corpus info` tells its"),
         (lambda: Concept.parse("upos=NOUN").grouped("upos", ("NOUN",)), "Every word that has 'upos=NOUN' is NOUN, so"),
         (lambda: Concept.words(["a"], name="w").grouped("w", ("other",)), "No word is in 'w', so there is nothing to"),

@@ -16,7 +16,7 @@ from pellucid.model import Edit, Model
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.judging.evaluation import _sets, numbers
 from pellucid.neurons.ranking import Ranking, by_site, overall_table
-from pellucid.results import Provenance, ResultError
+from pellucid.results import Provenance, ResultError, Table
 from tests.neurons import planted
 
 
@@ -249,6 +249,29 @@ def test_a_ranking_of_the_same_documents_is_warned_of(both, ranking):
             neurons.trained_anew(both, each, **settings)
     with pytest.warns(NeuronWarning, match="tested on"):
         neurons.trained_anew(both, apart[0], **settings, seed=1)  # other documents are for testing with another seed
+
+
+def test_classes_that_the_ranking_or_the_text_lacks_are_warned_of(both, ranking):
+    settings = {"concept": "upos=NOUN,VERB,NUM", "counts": (2,), "epochs": 2, "draws": 1, "seeds": 1}
+    axes = {**ranking.axes, "class": ("NOUN", "ZED", "NUM")}
+    values = np.tile(ranking.values, (3, 1))
+    other = replace(ranking, axes=axes, values=values)
+    for judge in (neurons.trained_anew, neurons.ablated_in_probe):
+        with pytest.warns(NeuronWarning, match=r"only the ranking has ZED; only the text has VERB\), so") as told:
+            judge(both, other, **settings)
+        assert told[0].filename == __file__
+        with pytest.warns(NeuronWarning, match="'ZED' is judged on text that has no word of it"):
+            judge(both, other, **settings, cls="ZED")
+    with pytest.warns(NeuronWarning, match=r"'NUM' is judged on text that has \d+ words of it, too few to learn"):
+        neurons.trained_anew(both, other, **{**settings, "concept": "upos"}, cls="NUM", fewest=200)
+    left = {"left out": Table({"class": ("VERB",)}, {"words": np.array([3])})}
+    every = replace(ranking, axes={**ranking.axes, "class": ("all goals",)})
+    some = replace(other, axes={**axes, "class": ("NOUN", "NUM")}, values=values[:2], tables={**other.tables, **left})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeuronWarning)
+        neurons.trained_anew(both, other, **settings, cls="NOUN")
+        neurons.trained_anew(both, some, **settings)
+        neurons.trained_anew(both, every, **settings)
 
 
 def test_a_vote_is_warned_of_where_any_ranking_has_seen_the_documents(both):

@@ -166,7 +166,7 @@ def test_bad_input_is_one_sentence():
         (lambda: probeless(found, corpus, concept="upos"), "text already"),
         (lambda: probeless(found, concept="xpos"), "those of this sweep are of the labels upos"),
         (lambda: probeless(found, concept="upos", sites="resid.0"), "resid.0"),
-        (lambda: probeless(found, concept="upos=NOPE"), "No word has NOPE"),
+        (lambda: probeless(found, concept="upos=NOPE"), "No word of this text has NOPE"),
         (lambda: probeless(planted.model(), corpus, concept="nothing"), "label 'nothing'"),
         (lambda: pl.neurons.rank(found, concept="upos", methods="guess"), "no ranking by guess"),
     ):

@@ -335,7 +335,7 @@ def test_bad_input_is_one_sentence(both, tmp_path):
     with pytest.raises(ResultError, match="one corpus"):
         neurons.probe(alone, concept="upos", random=both)
     for options, message in (
-        ({"concept": "upos=DOG"}, "No word has DOG"),
+        ({"concept": "upos=DOG"}, "No word of this text has DOG"),
         ({"concept": "nothing"}, "No word of this text has a class"),
         ({"concept": "pattern:.*"}, "two or more classes"),
         ({"concept": "upos", "fewest": 10**6}, "fewest"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -26,3 +27,13 @@ def careful(say: Callable[[str], None] = _print) -> Generator[None]:
         yield
     for text in dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, ours)):
         say(f"Careful: {text}")
+
+
+@contextmanager
+def without(beginning: str) -> Generator[None]:
+    """Leaves out warnings of neurons that begin so, of which something was said already."""
+    from pellucid.neurons.caution import NeuronWarning
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", re.escape(beginning), NeuronWarning)
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -55,6 +56,46 @@ def check_class(asked: Concept, name: str | None, corpus: Corpus) -> None:
             return
     known = listing(sorted(found), most=_LISTED)
     raise PellucidError(f"{asked.name!r} has no class {name!r} in {corpus.name}; its classes are {known}.")
+
+
+def check_halves(
+    asked: Concept, cls: str | None, name: str, halves: tuple[Corpus, Corpus], *, least: int
+) -> str | None:
+    """Raises where only one half of a text has a class that was named: the first is ranked, the second judges.
+
+    Of other classes, those of `least` words or more that only one half has are told in a sentence.
+    """
+    ranked, judged = (_words(asked, half) for half in halves)
+    alone: list[str] = [asked.name] if asked.kind in ("words", "pattern", "arc") else []
+    named = [*alone, *asked.classes, *([] if cls is None or cls in (*alone, *asked.classes) else [cls])]
+    for each in named:
+        if bool(ranked[each]) != bool(judged[each]):
+            shared = [name for name in sorted(ranked) if name in judged and not (asked.leaves and asked.late(name))]
+            known = f"; both halves have {listing(shared, most=_LISTED)}." if shared else "."
+            raise PellucidError(
+                f"{asked.name!r} has {each!r} in one half of the documents of {name} only: {ranked[each]:,} words in "
+                f"the half that is ranked, {judged[each]:,} in the half that judges; both need some. Give a text with "
+                f"{each!r} in more documents, or ask for another class{known}"
+            )
+    if asked.classes or cls is not None:
+        return None
+    told: list[str] = []
+    for does, own, other in (("is ranked", ranked, judged), ("judges", judged, ranked)):
+        only = [f"{each} ({own[each]:,} words)" for each in sorted(own) if own[each] >= least and each not in other]
+        if only:
+            told.append(f"only the half that {does} has {listing(only, most=10)}")
+    if not told:
+        return None
+    return (
+        f"Of {asked.name!r}, {' and '.join(told)}, so rankings are judged on other classes than they are made for: "
+        "give more text, or name the classes to tell apart."
+    )
+
+
+def _words(asked: Concept, corpus: Corpus) -> Counter[str]:
+    """How many words of a text every class has."""
+    ready = asked.prepared(corpus)
+    return Counter(value for sentence in corpus for value in ready.of(sentence) if value is not None)
 
 
 def _check_label(asked: Concept, corpus: Corpus) -> None:

@@ -49,6 +49,12 @@ Pooling = Annotated[
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="The most passes of a probe over the words.")]
 Fewest = Annotated[int, typer.Option(min=2, help="Words that a class needs; rarer ones are left out.")]
+FewestRanked = Annotated[
+    int | None,
+    typer.Option(
+        min=2, help="Words that a class needs where none are named (default: 10; probes, gaussian, forest: 20, always)."
+    ),
+]
 Seeds = Annotated[int, typer.Option(min=1, max=10, help="Probes, each without another tenth of the documents.")]
 Seed = Annotated[int, typer.Option(help="Seed of the control model and of all draws.")]
 Memory = Annotated[
@@ -79,23 +85,11 @@ class Scoring:
         typer.Option(min=1, max=10, help="probes, gaussian, forest: each leaves out another tenth (default: 3)."),
     ] = None
 
-    fewest: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            help="Words that a class needs where none are named (default: 10; probes, gaussian, forest: 20, always).",
-        ),
-    ] = None
+    fewest: FewestRanked = None
     memory: Annotated[
         float | None,
         typer.Option(min=0.001, help="probes, gaussian, forest: gigabytes of rows held at a time (default: 0.2)."),
     ] = None
-
-    def classes(self, methods: list[str]) -> dict[str, int]:
-        """The words that a class needs, as `rank` takes it: for rankings from one pass, and for those that train."""
-        from pellucid.neurons.scores import FEW
-
-        return {"least": FEW if self.fewest is None else self.fewest, **fewest_of(methods, self.fewest)}
 
     def given(self) -> dict[str, Any]:
         """The options that were given; those that cannot be are refused before anything is read."""
@@ -116,6 +110,13 @@ class Scoring:
 def memory_of(gigabytes: float | None) -> int | None:
     """The bytes of rows that may be held, where memory was given."""
     return None if gigabytes is None else round(gigabytes * 1e9)
+
+
+def classes_of(methods: list[str], fewest: int | None) -> dict[str, int]:
+    """The words that a class needs, as `rank` takes it: for rankings from one pass, and for those that train."""
+    from pellucid.neurons.scores import FEW
+
+    return {"least": FEW if fewest is None else fewest, **fewest_of(methods, fewest)}
 
 
 def fewest_of(methods: list[str], fewest: int | None) -> dict[str, int]:

@@ -18,6 +18,7 @@ from pellucid.cli._neuron_concepts import concept_of
 from pellucid.cli._neuron_options import (
     ConceptOption,
     Control,
+    FewestRanked,
     Methods,
     OptionalCorpus,
     Out,
@@ -26,6 +27,7 @@ from pellucid.cli._neuron_options import (
     Seed,
     SitesOption,
     SourceArgument,
+    classes_of,
     group,
 )
 from pellucid.cli._neuron_rankings import first_of, print_ranking, ranking_told
@@ -99,7 +101,7 @@ def rank(
             preset=preset,
             seed=seed,
             **given,
-            **scoring.classes(methods if preset is None else []),
+            **classes_of(methods if preset is None else [], scoring.fewest),
             **reading(source, methods, running, long),
             **training(source, methods if preset is None else [], opening),
         )
@@ -126,6 +128,14 @@ def show(
     effects: Annotated[
         int, typer.Option(min=0, help="Sentences on which each neuron is ablated, beside random ones; 0: none.")
     ] = 60,
+    pooling: Annotated[
+        str | None,
+        typer.Option(
+            help="What a row of the ranking is, as in `pellucid neurons rank`; neurons are read word by word even "
+            "where whole sentences (sentence-mean …) are ranked."
+        ),
+    ] = None,
+    fewest: FewestRanked = None,
     seed: Seed = 0,
     long: sweeping.Long = "window",
     *,
@@ -135,25 +145,32 @@ def show(
     json: options.Json = False,
 ) -> None:
     """Show what single neurons fire on (contexts, words, coloured text, classes), their group and their effect."""
+    from pellucid.collect.sentence_rows import is_whole
     from pellucid.errors import PellucidError
     from pellucid.neurons import rank as ranked
     from pellucid.neurons import read as read_neurons
-    from pellucid.neurons.scores import FEW
 
     if not neuron and not concept:
         raise PellucidError("Name the neurons to show (--neuron neurons.3:17), or a concept whose first ones to show.")
+    if not concept and (pooling is not None or fewest is not None):
+        raise PellucidError("--pooling and --fewest are for ranking, and without --concept nothing is ranked; add one.")
     check_out(out)
     text, opened = shape.open(corpus), opening.open(model)
-    asked = [concept_of(each, text) for each in concept or []]
+    asked = [concept_of(each, text, None if place else pooling) for place, each in enumerate(concept or [])]
     rankings: dict[str, Ranking] = {}
     if asked:
         methods = method or ["probeless"]
         how = reading(opened, methods, running, long)
         with careful():
             how |= training(opened, methods, opening)
-            rankings = ranked(opened, text, concept=asked[0], methods=methods, sites=sites, least=FEW, seed=seed, **how)
+            how |= classes_of(methods, fewest)
+            rankings = ranked(
+                opened, text, concept=asked[0], methods=methods, sites=sites, pooling=pooling, seed=seed, **how
+            )
     names = neuron or first_of(next(iter(rankings.values())), top)
     settings: dict[str, Any] = {**asdict(running), "long": long}
+    if pooling is not None and not is_whole(pooling):
+        settings["pooling"] = pooling
     result = read_neurons(opened, text, neurons=names, concept=asked or None, cut=cut, seed=seed, **settings)
     result = under_command(_with_effects(result, opened, text.take(effects) if effects else None, seed))
     page = None

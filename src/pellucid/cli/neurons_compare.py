@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,18 @@ from pellucid.cli import _options as options
 from pellucid.cli._careful import careful
 from pellucid.cli._groups import spread
 from pellucid.cli._neuron_concepts import check_class, concept_of
-from pellucid.cli._neuron_options import METHODS, Class, OptionalCorpus, Out, Pooling, Seed, SitesOption, group
+from pellucid.cli._neuron_options import (
+    METHODS,
+    Class,
+    FewestRanked,
+    OptionalCorpus,
+    Out,
+    Pooling,
+    Seed,
+    SitesOption,
+    classes_of,
+    group,
+)
 from pellucid.cli._neuron_rankings import saved
 from pellucid.cli._neuron_results import check_out, give, reading
 from pellucid.cli._print import console
@@ -40,6 +52,7 @@ TOGETHER = {
 """Headings of what all rankings tell together."""
 APART = {
     "stability": "stability over documents",
+    "redrawn": "stability over documents drawn again",
     "where": "its first neurons by site",
     "spread": "neurons per class",
     "polysemy": "classes per neuron",
@@ -74,6 +87,14 @@ def compare(
     parts: Annotated[
         int, typer.Option(min=0, help="With --model: rank so many disjoint parts of the documents too; 0: none.")
     ] = 4,
+    redraw: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="With --model: rank documents drawn again too, so many times, from one reading; 0: none.",
+        ),
+    ] = 0,
+    fewest: FewestRanked = None,
     pooling: Pooling = None,
     seed: Seed = 0,
     out: Out = None,
@@ -90,6 +111,11 @@ def compare(
     check_out(out)
     if bool(rankings) == (model is not None):
         raise PellucidError("Give folders of saved rankings, or --model, --corpus and --concept to rank now; not both.")
+    if model is None and (redraw or fewest is not None):
+        raise PellucidError("Saved rankings are compared as they are: --redraw and --fewest need --model.")
+    if redraw == 1:
+        raise PellucidError("--redraw 1 leaves nothing to compare; use 2 or more, such as 20 (0: none).")
+    drawn: dict[str, Result] = {}
     with careful():
         if model is None:
             found = saved(rankings or [])
@@ -100,11 +126,11 @@ def compare(
             read = shape.open(corpus)
             asked = concept_of(concept, read, pooling)
             check_class(asked, cls, read)
-            found, again = _ranked(
-                opening.open(model), read, asked, method or list(USUAL), parts,
-                sites=sites, pooling=pooling, seed=seed,
-            )  # fmt: skip
-        made = compared(found, again, top=top, cls=cls, bar=bar, seed=seed)
+            now = _Now(opening.open(model), read, asked, method or list(USUAL), sites, pooling, seed, fewest)
+            found = now.ranked(now.methods, read)
+            again = now.of_parts(found, parts) if parts > 1 else {}
+            drawn = now.drawn_again(found, redraw, top) if redraw else {}
+        made = compared(found, again, drawn, top=top, cls=cls, bar=bar, seed=seed)
     about = f"{len(found)} rankings compared: {listing(found, most=20)}."
     models = dict.fromkeys(each.provenance.models[0]["name"] for each in found.values())
     give(made, out, json, model=" and ".join(models), about=about, headings=_headings([*found, *again]))
@@ -115,23 +141,89 @@ def _headings(names: Iterable[str]) -> dict[str, str]:
     return {**TOGETHER, **{f"{name}-{part}": f"{name}: {told}" for name in names for part, told in APART.items()}}
 
 
-def _ranked(
-    model: Model, corpus: Corpus, concept: Concept, methods: list[str], parts: int, **settings: Any
-) -> tuple[dict[str, Ranking], dict[str, list[Ranking]]]:
-    """Rankings of all documents by method, and those of disjoint parts of them (without a control model each)."""
-    from pellucid.neurons import RANKINGS, rank
-    from pellucid.neurons.scores import FEW
+@dataclass(frozen=True, eq=False)
+class _Now:
+    """Ranks a text, its parts and its documents drawn again."""
 
-    how: dict[str, Any] = {**settings, "least": FEW, **reading(model, methods)}
-    found = rank(model, corpus, concept=concept, methods=methods, **how)
-    if parts < 2:
-        return found, {}
-    streamed = any(RANKINGS[name].gather is not None for name in methods)
-    again = [
-        rank(model, corpus.shard(part, parts), concept=concept, methods=methods, control=not streamed, **how)
-        for part in range(parts)
-    ]
-    return found, {name: [each[name] for each in again] for name in found}
+    model: Model
+    corpus: Corpus
+    concept: Concept
+    methods: list[str]
+    sites: list[str] | None
+    pooling: str | None
+    seed: int
+    fewest: int | None
+
+    def ranked(self, methods: list[str], corpus: Corpus, **settings: Any) -> dict[str, Ranking]:
+        """Rankings of some documents, by method."""
+        from pellucid.neurons import rank
+
+        how: dict[str, Any] = {
+            "sites": self.sites, "pooling": self.pooling, "seed": self.seed, **classes_of(methods, self.fewest),
+            **reading(self.model, methods), **settings,
+        }  # fmt: skip
+        return rank(self.model, corpus, concept=self.concept, methods=methods, **how)
+
+    def of_parts(self, found: Mapping[str, Ranking], parts: int) -> dict[str, list[Ranking]]:
+        """Rankings of disjoint parts of the documents, by method (without a control model, where one pass ranks).
+
+        What a part has too little text for is left out with a word.
+        """
+        from pellucid.neurons import RANKINGS
+
+        sites = _sites(found)
+        streamed = [name for name in self.methods if RANKINGS[name].gather is not None]
+        made: dict[str, list[Ranking]] = {}
+        for names in (streamed, [name for name in self.methods if name not in streamed]):
+            again: list[dict[str, Ranking]] = []
+            try:
+                for part in range(parts if names else 0):
+                    corpus = self.corpus.shard(part, parts)
+                    again.append(self.ranked(names, corpus, sites=sites, control=names is not streamed))
+            except PellucidError as error:
+                told = f"part {len(again) + 1} of {parts}: {error} Fewer --parts have more text each."
+                _left_out(f"stability of {listing(names)}", told)
+            else:
+                made |= {name: [each[name] for each in again] for name in names}
+        return made
+
+    def drawn_again(self, found: Mapping[str, Ranking], draws: int, top: int) -> dict[str, Result]:
+        """How stable rankings are over documents that are drawn again, by method; a word where that cannot be told."""
+        from pellucid.neurons import resampled_stability
+        from pellucid.neurons.judging.resampled import WAYS, gathering
+        from pellucid.neurons.rare_classes import without_rare, words_in_sweep
+        from pellucid.neurons.sources import found_in
+
+        able = [name for name in self.methods if name in WAYS]
+        if len(able) < len(self.methods):
+            others = listing([name for name in self.methods if name not in able])
+            _left_out(f"documents drawn again for {others}", f"only {listing(WAYS)} are made of sums over documents")
+        if not able:
+            return {}
+        sites = _sites(found)
+        read = found_in(
+            self.model, self.corpus, self.concept, gathering(able), sites=sites, control=False, seed=self.seed,
+            pooling=self.pooling, **reading(self.model, able),
+        )  # fmt: skip
+        words, least = words_in_sweep(read, self.concept, sites), classes_of([], self.fewest)["least"]
+        concept = self.concept if self.concept.classes else without_rare(self.concept, words, least)[0]
+        made: dict[str, Result] = {}
+        for name in able:
+            try:
+                made[name] = resampled_stability(
+                    read, concept=concept, method=name, sites=sites, counts=(5, 10, 20, top), draws=draws,
+                    seed=self.seed,
+                )  # fmt: skip
+            except PellucidError as error:
+                _left_out(f"documents drawn again for {name}", str(error))
+        return made
+
+
+def _sites(found: Mapping[str, Ranking]) -> list[str]:
+    """The sites of rankings of the same neurons."""
+    from pellucid.neurons.ranking import by_site
+
+    return list(by_site(next(iter(found.values())).neurons))
 
 
 def _by_method(found: Mapping[str, Ranking]) -> dict[str, list[Ranking]]:
@@ -169,6 +261,7 @@ def _parts(ranking: Ranking) -> tuple[str, str, str, str]:
 def compared(
     found: Mapping[str, Ranking],
     again: Mapping[str, list[Ranking]],
+    drawn: Mapping[str, Result],
     *,
     top: int,
     cls: str | None,
@@ -191,6 +284,7 @@ def compared(
         _left_out("agreement", f"it takes two rankings that have an order of {cls!r}")
     for name, rankings in again.items():
         made[f"{name}-stability"] = neurons.stability(rankings, counts=(5, 10, 20, few), seed=seed)
+    made |= {f"{name}-redrawn": each for name, each in drawn.items()}
     for name, each in found.items():
         if name in able:
             made[f"{name}-where"] = neurons.distribution(each, few, cls=cls, seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import prod
@@ -14,9 +15,9 @@ import typer
 
 from pellucid.cli import _corpus as corpora
 from pellucid.cli import _options as options
-from pellucid.cli._careful import careful
+from pellucid.cli._careful import careful, without
 from pellucid.cli._groups import spread
-from pellucid.cli._neuron_concepts import check_class, concept_of
+from pellucid.cli._neuron_concepts import check_class, check_halves, concept_of
 from pellucid.cli._neuron_options import (
     Class,
     ConceptOption,
@@ -53,7 +54,7 @@ pellucid neurons probe kept-store --concept upos=NOUN --sites neurons.1 --memory
 EVALUATE = """Examples: pellucid neurons evaluate zoo:tagger --corpus grammar:300 --concept upos --sites neurons.* ;
 pellucid neurons evaluate zoo:mlm --corpus dev.conllu --concept upos --method probeless --method iou --ways model,anew
 -o judged"""
-WAYS = ("model", "probe", "anew", "layers", "sites")
+WAYS = ("model", "probe", "anew", "layers", "sites", "explained")
 USUAL = ("model", "probe", "anew", "sites")
 """Ways of judging unless some are named; that in the model falls away, with a word, where it has no task."""
 PROBED = {"probe": "The probe", "ranking": "The ranking by its weights"}
@@ -63,6 +64,7 @@ HEADINGS = {
     "probe": "Its neurons removed in a probe",
     "anew": "Probes trained anew on some of its neurons",
     "sites": "Its first neurons by site",
+    "explained": "Answers where explained neurons fire",
     "layers": "A probe for every site",
     "agreement": "Agreement of the rankings",
 }
@@ -147,7 +149,7 @@ class Judging:
     replacement: Annotated[str, typer.Option(help="In the model: neurons become zero, or their mean.")] = "zero"
     cls: Class = None
     modelled: Annotated[
-        int, typer.Option(min=0, help="Sentences on which neurons are removed in the model; 0: all that judge.")
+        int, typer.Option(min=0, help="Sentences that the model itself answers (model, explained); 0: all that judge.")
     ] = 200
     seeds: Seeds = 3
     epochs: Epochs = 60
@@ -170,7 +172,7 @@ class Judging:
         numbers(self.counts or None, sum(prod(model.size(site)) for site in chosen))
 
     def in_model(self, corpus: Corpus) -> Corpus:
-        """The sentences on which neurons are removed in the model."""
+        """The sentences that the model itself answers."""
         return corpus.take(self.modelled) if self.modelled else corpus
 
 
@@ -183,8 +185,9 @@ def evaluate(
         str | None,
         typer.Option(
             help="Some of model (ablate in the model), probe (ablate in a probe), anew (train on the first neurons), "
-            "layers (a probe per site) and sites (where the first neurons stand), with commas (default: all but "
-            "layers; model where it has a task)."
+            "layers (a probe per site), sites (where the first neurons stand) and explained (is the model right more "
+            "often where neurons of a high score fire, meant for --method iou), with commas (default: all but layers "
+            "and explained; model where it has a task)."
         ),
     ] = None,
     sites: SitesOption = None,
@@ -202,6 +205,7 @@ def evaluate(
     Neurons are ranked on one half of the documents and judged on the other.
     """
     from pellucid.neurons import agreement, rank
+    from pellucid.neurons.judging.apart import OTHER_CLASSES
     from pellucid.neurons.ranking import by_site
     from pellucid.neurons.scores import FEW
 
@@ -215,20 +219,25 @@ def evaluate(
             "other; give a text with several."
         )
     asked = concept_of(concept, read, pooling)
-    check_class(asked, judging.cls, read.shard(0, 2))
+    halves = read.shard(0, 2), read.shard(1, 2)
+    check_class(asked, judging.cls, read)
+    least = min(FEW, judging.fewest)
+    one_sided = check_halves(asked, judging.cls, read.name, halves, least=least)
     opened, methods = opening.open(model), method or ["probeless"]
     judging.check_counts(opened, sites)
-    if "model" in chosen:
-        _check_task(chosen, opened, judging.in_model(read.shard(1, 2)), seed, asked=ways is not None)
+    if not {"model", "explained"}.isdisjoint(chosen):
+        _check_task(chosen, opened, judging.in_model(halves[1]), seed, asked=ways is not None)
+    if one_sided:
+        console(stderr=True).print(f"Careful: {one_sided}", markup=False)
     with careful():
         found = rank(
-            opened, read.shard(0, 2), concept=asked, methods=methods, sites=sites, pooling=pooling, seed=seed,
-            least=min(FEW, judging.fewest), **fewest_of(methods, judging.fewest), **reading(opened, methods),
+            opened, halves[0], concept=asked, methods=methods, sites=sites, pooling=pooling, seed=seed,
+            least=least, **fewest_of(methods, judging.fewest), **reading(opened, methods),
             **training(opened, methods, opening),
         )  # fmt: skip
         first = next(iter(found.values()))
-        judge = _Judge(opened, read.shard(1, 2), asked, list(by_site(first.neurons)), pooling, seed, judging)
-        with judge.folder:
+        judge = _Judge(opened, halves[1], asked, list(by_site(first.neurons)), pooling, seed, judging)
+        with judge.folder, without(OTHER_CLASSES) if one_sided else nullcontext():
             made = judge.all_results(found, chosen)
     if len(found) > 1:
         made["agreement"] = agreement(found, k=min(FIRST, len(first.neurons)), cls=judging.cls, seed=seed)
@@ -324,6 +333,10 @@ class _Judge:
         if "model" in ways:
             made["model"] = neurons.ablated_in_model(
                 self.model, told.in_model(self.corpus), ranking, replacement=told.replacement, **curve
+            )
+        if "explained" in ways:
+            made["explained"] = neurons.explained_accuracy(
+                ranking, self.model, told.in_model(self.corpus), seed=self.seed
             )
         if "probe" in ways:
             made["probe"] = neurons.ablated_in_probe(self.store, ranking, **curve, **trained)

@@ -207,7 +207,7 @@ class Concept:
         if absent:
             known = [value for value in values if label == self.base or value in self.classes]
             has = f"its values are {listing(known, most=30)}" if known else "`pellucid corpus info` tells its values"
-            raise CorpusError(f"No word has {listing(absent)} for {self.about!r}; {has}.")
+            raise CorpusError(f"No word of this text has {listing(absent)} for {self.about!r}; {has}.")
         if len(found) < 2:
             told = f"Every word that has {self.name!r} is {listing(found)}"
             if self.kind not in ("label", "sentence") and set(found) <= {OTHER, self.name}:

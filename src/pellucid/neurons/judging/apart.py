@@ -1,4 +1,4 @@
-"""Whether a ranking was made of other documents than it is judged on, and of the same model."""
+"""Whether a ranking was made of other documents than it is judged on, for the same classes, and of the same model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any
 from pellucid.corpus.identity import fingerprint_of
 from pellucid.errors import listing
 from pellucid.neurons.caution import NeuronWarning
+from pellucid.neurons.concepts import scored
+from pellucid.neurons.directions import CLASS
+from pellucid.neurons.judging.ablating import EVERY
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus
+    from pellucid.neurons.probing.labels import Labelled
     from pellucid.neurons.probing.material import Material
     from pellucid.neurons.ranking import Ranking
+
+OTHER_CLASSES = "The ranking and the text that judges it do not have the same classes"
+"""How the warning of classes that one of the two lacks begins."""
 
 
 def warn_of_same_text(ranking: Ranking, found: Material) -> None:
@@ -42,6 +49,38 @@ def warn_of_same_corpus(ranking: Ranking, corpus: Corpus) -> None:
             NeuronWarning,
             stacklevel=3,
         )
+
+
+def warn_of_other_classes(ranking: Ranking, data: Labelled, cls: str | None) -> None:
+    """Warns where a ranking was made for classes that the text that judges it lacks, or it has others.
+
+    Of a class whose order is judged, that class alone counts. Classes that either left out as rare are no surprise, and
+    rankings that tell no classes apart have none to compare.
+    """
+    one = cls or ranking.provenance.arguments.get("class")
+    told = ""
+    if one is not None:
+        if one not in data.classes:
+            few = f"{data.left_out[one]} words of it, too few to learn" if one in data.left_out else "no word of it"
+            told = (
+                f"The order of {one!r} is judged on text that has {few}, so this tells nothing of {one!r}: judge text "
+                f"with more of it, or the order of another class ({listing(scored(data.classes), most=30)})."
+            )
+    elif ranking.classes not in ((EVERY,), (CLASS,)):
+        table = ranking.tables.get("left out")
+        ranked = {*ranking.classes, *(() if table is None else map(str, table.axes["class"]))}
+        sides = {
+            "only the ranking has": [name for name in ranking.classes if name not in {*data.classes, *data.left_out}],
+            "only the text has": [name for name in scored(data.classes) if name not in ranked],
+        }
+        apart = [f"{side} {listing(names, most=10)}" for side, names in sides.items() if names]
+        if apart:
+            told = (
+                f"{OTHER_CLASSES} of {data.concept.name!r} ({'; '.join(apart)}), so it is judged on others than it was "
+                "made for: rank and judge texts that have the same, or name the classes to tell apart."
+            )
+    if told:
+        warnings.warn(told, NeuronWarning, stacklevel=4)
 
 
 def warn_of_other_model(ranking: Ranking, name: str, fingerprint: str) -> None:

@@ -17,7 +17,12 @@ from pellucid.neurons.arrays import of_arrays
 from pellucid.neurons.concepts import Concept
 from pellucid.neurons.judging.ablating import check_replacement, replaced, site_means
 from pellucid.neurons.judging.ablation import named_sites, provenance
-from pellucid.neurons.judging.apart import warn_of_other_model, warn_of_same_corpus, warn_of_same_text
+from pellucid.neurons.judging.apart import (
+    warn_of_other_classes,
+    warn_of_other_model,
+    warn_of_same_corpus,
+    warn_of_same_text,
+)
 from pellucid.neurons.judging.group_means import over_kept_groups
 from pellucid.neurons.judging.smallest import smallest_sets
 from pellucid.neurons.probing.controls import majority
@@ -333,6 +338,7 @@ def _known(ranking: Ranking, found: Material, cls: str | None, seed: int) -> lis
             f"{listing(sorted(missing), most=3)}: rank the same sites, or choose them with sites=."
         )
     warn_of_same_text(ranking, found)
+    warn_of_other_classes(ranking, found.data, cls)
     if not of_arrays(found.store):
         warn_of_other_model(ranking, found.store.models[0].name, found.store.models[0].fingerprint)
     return ranking.order(cls, seed=seed)

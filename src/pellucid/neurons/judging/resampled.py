@@ -20,10 +20,11 @@ from pellucid.neurons.probeless import mean_distances
 from pellucid.neurons.ranking import Ranking, neuron_names
 from pellucid.neurons.scores import Scores, ranking_of
 from pellucid.neurons.selectivity import d_prime
-from pellucid.neurons.sources import Sites, found_in, site_of, view_of
+from pellucid.neurons.sources import Gather, Sites, found_in, site_of, view_of
 from pellucid.results import ResultError
 
 if TYPE_CHECKING:
+    from pellucid.collect.collector import Collector
     from pellucid.collect.found import Found
     from pellucid.collect.store import Store
     from pellucid.corpus import Corpus
@@ -47,6 +48,19 @@ WAYS: dict[str, Scored] = {
     "precision": partial(_bins, binned_precision),
 }
 """The rankings whose statistics are sums over documents, each from a view, its keys and the places of classes."""
+
+SUMS = ("probeless", "selectivity")
+"""Those of them that are made of means and variances; the others are made of histograms."""
+
+
+def gathering(methods: Sequence[str]) -> Gather:
+    """The collectors that rankings by these methods are drawn again from, each once."""
+    kinds = dict.fromkeys(class_collectors if name in SUMS else histogram_collectors for name in methods)
+
+    def gather(chosen: tuple[str, ...], label: str) -> list[Collector]:
+        return [each for kind in kinds for each in kind(chosen, label)]
+
+    return gather
 
 
 def resampled_stability(
@@ -73,13 +87,13 @@ def resampled_stability(
         raise ResultError(f"A ranking by {method!r} is not made of sums over documents; there are {listing(WAYS)}.")
     if draws < 2:
         raise ResultError(f"draws={draws} leaves nothing to compare; use 2 or more.")
-    asked, sums = as_concept(concept), method in ("probeless", "selectivity")
-    gather = class_collectors if sums else histogram_collectors
-    found = found_in(source, corpus, asked, gather, sites=sites, control=False, seed=seed, pooling=pooling)
+    asked, sums = as_concept(concept), method in SUMS
+    found = found_in(source, corpus, asked, gathering([method]), sites=sites, control=False, seed=seed, pooling=pooling)
     view, keys = view_of(found, ClassMoments if sums else ClassHistograms, asked, sites)
     if len(view.groups) < 2:
         raise ResultError(
-            "Documents can be drawn again where groups of them were kept apart: collect with groups=True."
+            "Documents can be drawn again where groups of them were kept apart: collect with groups=True, from a "
+            "text of several documents."
         )
     grouping, dice = asked.grouped(view.label, view.values), np.random.default_rng([seed, 12])
     widths = [len(view.means(key)[0]) if sums else len(view.edges(key)) for key in keys]

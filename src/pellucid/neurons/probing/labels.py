@@ -129,7 +129,8 @@ def _classes(concept: Concept, counts: Mapping[str, int], fewest: int) -> tuple[
         raise CorpusError(f"No word of this text has a class of {concept.name!r}; choose another concept or corpus.")
     absent = [name for name in concept.classes if name not in counts]
     if absent:
-        raise CorpusError(f"No word has {listing(absent)} for {concept.about!r}; there are {listing(sorted(counts))}.")
+        known = listing(sorted(counts))
+        raise CorpusError(f"No word of this text has {listing(absent)} for {concept.about!r}; there are {known}.")
     ordered = sorted(counts, key=lambda name: (concept.late(name), name))
     kept = [name for name in ordered if counts[name] >= fewest]
     if len(kept) < 2:
