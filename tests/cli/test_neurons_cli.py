@@ -145,6 +145,11 @@ def test_show_tells_the_classes_of_several_concepts_and_how_to_ask_for_them(cli,
         (("rank", "--concept", "pair:overlap"), "'pair:overlap' is about pairs of sentences, and "),
         (("rank", "--concept", "upos", "--pooling", "sentence-mean"), "'upos' is a label of words, and --pooling"),
         (
+            ("rank", "--concept", "sentiment=positive", "--pooling", "sentence-mean"),
+            "--pooling sentence-mean reads whole sentences: write sentence:sentiment=positive, or leave --pooling out",
+        ),
+        (("rank", "--concept", "upos", "--sites", "pattern.1"), "pellucid: pattern.1 holds attention weights, which"),
+        (
             ("rank", "--concept", "property:capital", "--pooling", "sentence-mean"),
             "'property:capital' tells words apart, and --pooling sentence-mean reads whole sentences: leave --pooling",
         ),

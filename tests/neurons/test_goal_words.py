@@ -63,6 +63,25 @@ def test_neurons_are_ranked_by_answers_at_words_of_the_class(kind):
     assert greedy.classes == ("animals",)
 
 
+def test_goals_that_are_no_words_are_of_no_class():
+    """Texts end in </s>, which is asked for too; lengths have no `other` that could take it in."""
+    model = Model.load(network("gpt2"), tokenizer=word_tokenizer(closing=True))
+    text = Corpus.of(TEXT * 2)
+    found = by_ablation(model, text, concept="property:length", sites="neurons.1")
+    assert found.classes == ("1-2", "3-4", "5-7")
+    lengths = {
+        "1-2": ["a", "is", "in"],
+        "3-4": ["the", "keys", "near", "are", "old", "red", "dog", "runs", "cat", "and"],
+        "5-7": ["cabinet", "sleeps"],
+    }
+    best = found.top(1)[0]
+    at, unit = found.place("neuron", best), int(best.split(":")[1])
+    expected = [by_hand(model, text, words, [unit]) for words in lengths.values()]
+    assert found.values[:, at] == pytest.approx(expected, abs=1e-6)
+    together = by_hand(model, text, [word for words in lengths.values() for word in words], [unit])
+    assert found.overall.columns["score"][at] == pytest.approx(together, abs=1e-6)
+
+
 @pytest.mark.parametrize("task", ["lm", "mlm"])
 @pytest.mark.parametrize("length", [32, 6])
 def test_sub_words_belong_to_the_word_that_they_are_a_part_of(task, length):
@@ -96,6 +115,12 @@ def test_models_whose_answers_are_no_words_of_the_text_are_ranked_by_all_of_them
         found = by_ablation(model_for("translate"), text, concept="upos=NOUN", sites="encoder.neurons.1")
     assert found.classes == ("all answers",)
     assert found.concept == "translate"
+
+
+def test_bands_stand_in_their_own_order():
+    """By name, 16-31 would come before 2-3."""
+    told = goal_words(measured(reader("gpt2"), Corpus.of([" ".join(TEXT[2:] * 3)] * 2)), Concept.property("position"))
+    assert told.classes == ("2-3", "4-7", "8-15", "16-31", "32+")
 
 
 def test_a_class_that_is_never_asked_for_is_refused():

@@ -14,6 +14,7 @@ from pellucid.errors import listing
 from pellucid.heads.weighing.measuring import LABELLED
 from pellucid.neurons.concepts import Concept, scored
 from pellucid.neurons.judging.ablating import EVERY, goal_classes
+from pellucid.neurons.word_properties import PROPERTIES
 from pellucid.results import Array, ResultError
 from pellucid.train.tasks.encode import alone, cut, encoded, frame, own
 from pellucid.train.tasks.rows import IGNORED, Around, Padded, Ragged
@@ -107,7 +108,9 @@ def goal_words(found: Measured, concept: Concept) -> GoalWords | None:
         told = [values[word] if word >= 0 else None for word in index]
         rows += [[told[place] for place in part] for part in _goals(found, encoding, index, sentence.id)]
     there = {value for row in rows for value in row if value is not None}
-    classes = tuple(sorted(there, key=lambda name: (concept.late(name), name)))
+    order = PROPERTIES.get(concept.about, ())
+    rank = {name: place for place, name in enumerate(order)}
+    classes = tuple(sorted(there, key=lambda name: (concept.late(name), rank.get(name, len(order)), name)))
     number = {name: place for place, name in enumerate(classes)}
     codes = [[_NONE if value is None else number[value] for value in row] for row in rows]
     return GoalWords(classes, Ragged.of(codes), held)
