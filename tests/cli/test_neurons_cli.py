@@ -174,6 +174,11 @@ def test_show_takes_the_words_that_a_class_needs(cli, tagger):
         (("rank", "--concept", "pair:overlap"), "'pair:overlap' is about pairs of sentences, and "),
         (("rank", "--concept", "upos", "--pooling", "sentence-mean"), "'upos' is a label of words, and --pooling"),
         (
+            ("rank", "--concept", "sentiment=positive", "--pooling", "sentence-mean"),
+            "--pooling sentence-mean reads whole sentences: write sentence:sentiment=positive, or leave --pooling out",
+        ),
+        (("rank", "--concept", "upos", "--sites", "pattern.1"), "pellucid: pattern.1 holds attention weights, which"),
+        (
             ("rank", "--concept", "property:capital", "--pooling", "sentence-mean"),
             "'property:capital' tells words apart, and --pooling sentence-mean reads whole sentences: leave --pooling",
         ),
@@ -197,6 +202,8 @@ def test_bad_input_is_one_sentence_and_writes_nothing(refused, tagger, tmp_path,
     [
         (("--quantile", "1.5"), "--quantile 1.5 must be at least 0 and less than 1"),
         (("--quantile", "0.5", "--threshold", "1"), "--quantile or above --threshold; give one of the two"),
+        (("--replacement", "noise"), "There is no --replacement 'noise'; use zero or mean"),
+        (("--count", "9", "--within", "3"), "Not --count 9 neurons can go out of --within 3; give a larger --within"),
         (("--ends", "lower"), "There are no --ends 'lower'; use both or upper"),
         (("-o", "/proc/x"), "'/proc/x' could not be written"),
         (("-o", __file__), "is a file; give the name of a folder"),
@@ -204,6 +211,29 @@ def test_bad_input_is_one_sentence_and_writes_nothing(refused, tagger, tmp_path,
 )
 def test_bad_options_are_refused_before_anything_is_opened(refused, words, message):
     refused("neurons", "rank", "nowhere", *CORPUS, "--concept", "upos", "--method", "iou", *words, said=message)
+
+
+def test_ablation_takes_its_options_and_ranks_language_models_too(cli, tagger, refused, tmp_path):
+    from pellucid.neurons.judging.ablation import by_greedy_ablation
+    from tests.tiny_models import save
+
+    ways = ("--concept", "upos=NOUN", "--sites", "neurons.0", "--json")
+    greedy = ("--method", "ablation-greedy", "--replacement", "mean", "--count", "2", "--within", "4")
+    code, out, err = cli("neurons", "rank", tagger, "--corpus", "grammar:8", *ways, *greedy)
+    assert code == 0, err
+    expected = by_greedy_ablation(planted.model(), Corpus.grammar(8), concept="upos=NOUN", sites="neurons.0",
+                                  replacement="mean", count=2, within=4)  # fmt: skip
+    assert [row["neuron"] for row in json.loads(out)["ablation-greedy"]["neurons"]] == expected.top(15)
+    reader = save(tmp_path / "lm", "gpt2")
+    code, out, err = cli("neurons", "rank", reader, "--corpus", "grammar:8", *ways, "--method", "ablation")
+    assert (code, err) == (0, "")
+    told = json.loads(out)["ablation"]
+    assert (told["concept"], list(told["classes"])) == ("upos=NOUN", ["NOUN"])
+    assert told["neurons"][0]["score"] != 0
+    refused("neurons", "rank", tagger, *CORPUS, *ways, "--method", "ablation", "--within", "4",
+            said="Ranking a Model by ablation has no use for within; the options are replacement.")  # fmt: skip
+    refused("neurons", "rank", tagger, *CORPUS, "--concept", "property:capital", "--method", "ablation",
+            said="itself predicts, upos (ADJ, ADP, ADV, AUX, CCONJ, DET, NOUN,")  # fmt: skip
 
 
 @pytest.mark.parametrize(

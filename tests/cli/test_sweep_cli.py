@@ -79,7 +79,7 @@ def test_show_prints_a_sweep(cli, folder, tmp_path):
         (["--collect", "top-contexts resid.* k=ten"], "k of 'top-contexts' takes a whole number, not 'ten'"),
         (["--collect", ""], "no collector called ''"),
         (["--collect", "head-counts offsets=0"], "offsets=0"),
-        (["--collect", "moments pattern.*"], "attention weights are matrices"),
+        (["--collect", "moments pattern.*"], "pattern.0 holds attention weights, which are a matrix for a whole text"),
         (["--engine", "spark"], "no engine 'spark'; use inline, processes, ray"),
         (["--pooling", "median"], "no pooling='median'; use one of first, last, mean, all"),
         (["--long", "cut"], "no long='cut'"),

@@ -156,8 +156,42 @@ def test_a_concept_is_one_of_the_models_labels(ranked):
     assert greedy.scores()[greedy.place("neuron", greedy.top(2)[1])] == 0.5
     with pytest.raises(ResultError, match="give a model and a corpus"):
         by_ablation(planted.model(), concept="upos")
-    with pytest.raises(ResultError, match="none of it"):
+    with pytest.raises(ResultError, match="'upos=DOG' is not among it: name one of these"):
         by_ablation(planted.model(), text, concept="upos=DOG", sites="neurons.0")
+
+
+@pytest.mark.parametrize("rank", [by_ablation, by_greedy_ablation])
+def test_neurons_at_their_mean_are_ranked_for_a_concept(rank, tagger):
+    """The first that goes loses what one edit by hand loses for the same goals."""
+    text, few = planted.corpus().take(40), {} if rank is by_ablation else {"count": 1, "within": 3}
+    ways = {"concept": "upos=NOUN,VERB", "sites": "neurons.0", **few}
+    found = rank(planted.model(), text, **ways, replacement="mean")
+    assert found.provenance.arguments["replacement"] == "mean"
+    measuring = measured(planted.model(), text, label="upos")
+    places = [measuring.labels.index(tag) for tag in ("NOUN", "VERB")]
+    best = found.top(1)[0]
+    lost = sweep_neurons(measuring, Site("neurons", 0), [int(best.split(":")[1])], "mean")
+    expected = lost.drops[0, places].sum() / lost.counts[places].sum()
+    at_zero = rank(planted.model(), text, **ways)
+    if rank is by_ablation:
+        told = [each.scores()[each.place("neuron", best)] for each in (found, at_zero)]
+    else:
+        told = [each.table("steps").columns["lost"][0] for each in (found, at_zero)]
+    assert told[0] == pytest.approx(expected, abs=1e-6)
+    assert abs(told[0] - told[1]) > 0.01
+    with pytest.raises(SiteError, match="replaced by 'noise'; choose zero, mean"):
+        rank(planted.model(), text, concept="upos", replacement="noise")
+
+
+def test_how_many_neurons_go_and_out_of_how_many():
+    model, text, ways = planted.model(), planted.corpus().take(6), {"concept": "upos", "sites": "neurons.0"}
+    for asked, count in (({}, 10), ({"within": 3}, 3), ({"count": 4}, 4), ({"within": 3, "count": 2}, 2)):
+        found = by_greedy_ablation(model, text, **ways, **asked)
+        assert len(found.table("steps").columns["neuron"]) == count == found.provenance.arguments["count"]
+        few = by_ablation(model, text, **ways).top(asked.get("within", 30), by="signed")
+        assert set(found.table("steps").columns["neuron"]) <= set(few)
+    with pytest.raises(ResultError, match="Not 9 neurons can go out of the first 3"):
+        by_greedy_ablation(model, text, **ways, within=3, count=9)
 
 
 def test_several_named_classes_are_ranked_by_their_own_answers(ranked):

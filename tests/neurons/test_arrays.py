@@ -172,6 +172,30 @@ def test_the_presets_probe_moves_from_its_random_start_as_the_labels_say():
     assert np.abs(moved).max() < 0.5
 
 
+def test_the_presets_probe_minimises_that_librarys_loss():
+    """Gradients of cross-entropy + λ₁·Σ|w| + λ₂·‖w‖ and Adam's steps, both by hand, in double precision."""
+    import torch
+
+    rows, labels, _ = drawn()
+    goals, wanted = np.searchsorted(["a", "b", "c"], labels), np.arange(ROWS) % 3 > 0
+    torch.manual_seed(4)
+    start = torch.nn.Linear(WIDTH, 3)
+    w, b = (part.detach().double().numpy() for part in (start.weight, start.bias))
+    both, first, second = np.column_stack([w, b]), np.zeros((3, WIDTH + 1)), np.zeros((3, WIDTH + 1))
+    numbers = np.flatnonzero(wanted)
+    batches = [numbers[begin : begin + 32] for begin in range(0, len(numbers), 32)] * 10
+    for step, part in enumerate(batches, start=1):
+        x = np.column_stack([rows[part], np.ones(len(part))])
+        odds = np.exp(x @ both.T)
+        slope = (odds / odds.sum(1, keepdims=True) - np.eye(3)[goals[part]]).T @ x / len(part)
+        w = both[:, :-1]
+        slope[:, :-1] += 1e-3 * np.sign(w) + 1e-3 * w / np.sqrt((w**2).sum())
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+        both = both - 1e-3 * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+    found = trained(ArrayRows(rows), goals, wanted, 3, seed=4)
+    assert found == pytest.approx(both[:, :-1], abs=1e-5)
+
+
 def test_neurox_files_are_read_line_by_line(tmp_path):
     corpus = list(planted.corpus().take(30))
     run = [planted.model().run(each.text, ("resid.0", "resid.1")) for each in corpus]

@@ -222,3 +222,39 @@ def test_brackets_inside_brackets_are_counted(text, inside):
 def test_marks_that_open_and_close_alike_hold_what_is_between_them():
     found = Concept.property("in quotes").of(Sentence.of_words(list('"ab"c"d"“e“f”g”')))
     assert [place for place, value in enumerate(found) if value != "other"] == [1, 2, 6, 9, 10, 11, 12, 13]
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("a „ b c “ d", "b c"),
+        ("a „ b c ” d", "b c"),
+        ("„ a “ b „ c ” d “ e ” f", "a c e"),
+        ("a “ b ” c “ d ” e", "b d"),
+        ("“ a „ b “ c ” d", "a „ b “ c"),
+        ("a » b c « d » e « f", "b c e"),
+        ("a « b c » d « e » f", "b c e"),
+        ("a » b « c » d", "c"),
+        ("a « b", ""),
+        ("a 「 b 『 c 』 」 d", "b 『 c 』"),
+        ("‘ a b ’ c", "a b"),
+        ("‚ a b ‘ c ‚ d ’ e", "a b d"),
+        ("it’s a dogs’ life , ’tis ‘n all don’t rock’n’roll", ""),
+        ("a ’ b ’ c", ""),
+        ("`` a b '' c", "a b"),
+    ],
+)
+def test_quotes_of_many_scripts(text, inside):
+    found = Concept.property("in quotes").of(Sentence.of_words(text.split()))
+    told = [word for word, value in zip(text.split(), found, strict=True) if value == "in quotes"]
+    assert told == inside.split()
+
+
+@pytest.mark.parametrize("text", ["Er sagt: „Hallo Welt“ und geht.", "Er sagt: »Hallo Welt« und geht."])
+def test_quotes_of_running_text(text):
+    (sentence,) = Corpus.of([text])
+    found = Concept.property("in quotes").of(sentence)
+    assert [word for word, value in zip(sentence.words, found, strict=True) if value == "in quotes"] == [
+        "Hallo",
+        "Welt",
+    ]

@@ -17,6 +17,7 @@ from pellucid.neurons import effects, read
 from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.mates import clusters, mates, site_correlations
 from tests.neurons import planted
+from tests.tiny_models import network, word_tokenizer
 
 NOUN = planted.names()["NOUN"]
 TWIN, NEGATED = 60, 61
@@ -105,6 +106,21 @@ def test_random_neurons_are_others_each_once():
     at = every.place("neuron", NOUN)
     assert table["random"][0] == pytest.approx(np.delete(lost, at).mean(), rel=1e-5)
     assert table["larger"][0] == (np.delete(lost, at) >= lost[at]).mean()
+
+
+def test_random_neurons_count_by_the_size_of_what_they_do():
+    """In a random reader about as many neurons help as do harm; their effects must not cancel."""
+    reader = Model.load(network("gpt2"), tokenizer=word_tokenizer())
+    text = pl.Corpus.of(["the cat sleeps in the cabinet", "a red dog runs", "the keys near the cabinet are old"])
+    table = effects(reader, text, ["neurons.1:0"], draws=1000).columns
+    for place, replacement in enumerate(("zero", "mean")):
+        every = pl.neurons.ablation(reader, text, sites="neurons.1", replacement=replacement, progress=False)
+        scores, losses = every.overall.columns["score"], every.table("changes").columns["loss"]
+        assert table["random"][place] == pytest.approx(np.abs(scores[1:]).mean(), rel=1e-5)
+        assert table["random"][place] > 1.5 * abs(scores[1:].mean())
+        assert table["random loss"][place] == pytest.approx(np.abs(losses[1:]).mean(), rel=1e-5)
+        assert table["random loss"][place] > 1.5 * abs(losses[1:].mean())
+        assert table["larger"][place] == pytest.approx((np.abs(scores[1:]) >= abs(scores[0])).mean())
 
 
 def test_a_page_without_random_neurons_has_no_column_for_them(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from pellucid.errors import PellucidError
 from pellucid.model import Model
 from pellucid.neurons import Concept, NeuronReading, read, selectivity
 from pellucid.neurons.reading import Traced, _chance, _measured, correlation, explained
-from pellucid.neurons.reading_tables import class_rows
+from pellucid.neurons.reading_tables import activity, class_rows
 from tests.neurons import planted
 
 NOUN, OTHER = planted.names()["NOUN"], "neurons.1:0"
@@ -64,6 +65,27 @@ def test_activity_and_histograms_hold_all_words(reading, rows):
     assert table["sd"] == pytest.approx(values.std(0), rel=1e-5)
     assert table["kind"].tolist() == ["mostly silent", "varies"]
     assert reading.table("histogram").columns["count"].sum(1).tolist() == [len(words)] * 2
+
+
+def test_silent_and_saturated_are_told_by_size_and_range():
+    """100 words, of which one is at 10: within 0.1 of 0 is silent, whatever the spread, and of an end saturated."""
+    peak = np.zeros(100)
+    peak[7] = 10.0
+    rest = peak == 0
+    ends = np.where(np.arange(100) < 60, 5.0, -5.0)
+    mostly = "saturated: mostly at an end of its range"
+    units = {
+        "below": (peak + 0.09 * rest, 0.99, 1.0, "mostly silent"),
+        "above": (peak + 0.11 * rest, 0.0, 1.0, mostly),
+        "low": (-peak - 0.09 * rest, 0.99, 1.0, "mostly silent"),
+        "near an end": (ends + np.where(np.arange(100) % 2, 0.0, 0.09) * -np.sign(ends), 0.0, 1.0, mostly),
+        "off its ends": (ends * np.where(np.arange(100) % 4, 0.97, 1.0), 0.0, 0.25, "varies"),
+    }
+    columns = activity(SimpleNamespace(values=np.stack([each[0] for each in units.values()], 1), neurons=tuple(units)))
+    told = columns.columns
+    assert told["silent"].tolist() == pytest.approx([each[1] for each in units.values()])
+    assert told["saturated"].tolist() == pytest.approx([each[2] for each in units.values()])
+    assert told["kind"].tolist() == [each[3] for each in units.values()]
 
 
 def test_classes_tell_the_planted_one(reading, rows):

@@ -85,6 +85,17 @@ def test_svcca_ranks_directions_that_both_models_have():
     assert apart.rho == pytest.approx(chance(4000, 12, 10, 0), abs=0.02)
 
 
+def test_chance_of_directions_is_that_of_unrelated_rows_where_words_are_few():
+    from pellucid.neurons.directions import chance, shared
+    from pellucid.similarity import pair_of_rows
+
+    dice = np.random.default_rng(3)
+    sides = [(dice.normal(size=(200, 30)), dice.normal(size=(200, 40))) for _ in range(20)]
+    drawn = [shared(pair_of_rows(*each), (30, 40)).rho for each in sides]
+    told = [chance(200, 30, 40, seed) for seed in range(7)]
+    assert np.mean(drawn, axis=0) == pytest.approx(np.mean(told, axis=0), abs=0.015)
+
+
 def test_svcca_of_a_sweep_is_a_ranking(found):
     ranked = search(found, score="svcca")
     assert ranked.method == "svcca"

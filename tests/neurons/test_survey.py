@@ -10,7 +10,7 @@ import pellucid as pl
 from pellucid.errors import PellucidError
 from pellucid.model import Model
 from pellucid.neurons import Concept, survey
-from pellucid.neurons.survey import KINDS, survey_collectors
+from pellucid.neurons.survey import KINDS, _activity, survey_collectors
 from tests.neurons import planted
 
 DEAD, QUIET, LOUD, PLACED = 60, 61, 62, 63
@@ -94,6 +94,42 @@ def test_what_frequency_explains_is_that_of_the_rows(result, rows):
     assert found[alive] == pytest.approx((between / np.maximum((centred**2).sum(0), 1e-12))[alive], abs=1e-4)
     assert found[~alive] == pytest.approx(0.0)
     assert result.null[2, own[0]] == pytest.approx((len(np.unique(band)) - 1) / (len(words) - 1))
+
+
+class Even:
+    """Words whose values lie evenly between −1 and 1 at every unit: none of them is silent or saturated."""
+
+    def __init__(self, units: int) -> None:
+        self._units = units
+
+    def smallest(self, _: str) -> np.ndarray:
+        return np.full(self._units, -1.0)
+
+    def largest(self, _: str) -> np.ndarray:
+        return np.full(self._units, 1.0)
+
+    def histogram(self, _: str, unit: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(200, 5), np.linspace(-1, 1, 201)
+
+
+def test_kinds_begin_where_they_are_said_to():
+    """Spread 3 and ⅓, and a tenth of the variance: each at the bound, and just on its other side."""
+    cases = [
+        ((3.0, 0.0, 0.0), "high variance"),
+        ((2.99, 0.0, 0.0), "varies"),
+        ((1 / 3, 0.0, 0.0), "low variance"),
+        ((0.334, 0.0, 0.0), "varies"),
+        ((1.0, 0.1, 0.0), "position"),
+        ((1.0, 0.099, 0.0), "varies"),
+        ((1.0, 0.0, 0.1), "frequency"),
+        ((1.0, 0.0, 0.099), "varies"),
+        ((4.0, 0.5, 0.5), "high variance, position, frequency"),
+    ]
+    values, some = np.array([each for each, _ in cases]).T, np.ones(len(cases))
+    found = _activity(Even(len(cases)), ("neurons.0",), 0 * some, some, values)
+    assert found["kind"].tolist() == [kind for _, kind in cases]
+    assert found["silent"] == pytest.approx(0.01 * some), "2% of the range, which is twice the largest size"
+    assert found["saturated"] == pytest.approx(0.02 * some), "1% of the range at each end"
 
 
 def test_sites_count_the_kinds_beside_the_random_model(result):

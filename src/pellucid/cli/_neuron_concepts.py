@@ -133,6 +133,11 @@ def _labels(sentences: Iterator[Sentence] | Corpus, *, words: bool = True) -> li
 def _refuse_whole(text: str, asked: Concept, corpus: Corpus, pooling: str) -> None:
     """Raises: rows are whole sentences, and the concept tells their words apart."""
     facts = _labels(corpus, words=False)
+    if asked.kind == "label" and asked.about in facts:
+        raise PellucidError(
+            f"Words and sentences of {corpus.name} both have a label {asked.about!r}; {text!r} means that of words, "
+            f"and --pooling {pooling} reads whole sentences: write sentence:{text}, or leave --pooling out."
+        )
     others = f"ask for a label of sentences ({listing(facts)})" if facts else "give a text whose sentences have labels"
     is_a = "is a label of words" if asked.base is not None else "tells words apart"
     raise PellucidError(

@@ -84,7 +84,17 @@ class Scoring:
         int | None,
         typer.Option(min=1, max=10, help="probes, gaussian, forest: each leaves out another tenth (default: 3)."),
     ] = None
-
+    replacement: Annotated[
+        str | None, typer.Option(help="ablation, ablation-greedy: zero, or mean, the neuron's own (default: zero).")
+    ] = None
+    within: Annotated[
+        int | None,
+        typer.Option(min=1, help="ablation-greedy: out of so many first neurons by ablation (default: 30)."),
+    ] = None
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, help="ablation-greedy, gaussian: neurons to choose one after another (default: 10; 50)."),
+    ] = None
     fewest: FewestRanked = None
     memory: Annotated[
         float | None,
@@ -94,6 +104,7 @@ class Scoring:
     def given(self) -> dict[str, Any]:
         """The options that were given; those that cannot be are refused before anything is read."""
         from pellucid.neurons.histograms import ENDS
+        from pellucid.neurons.judging.ablating import REPLACEMENTS
 
         if self.quantile is not None and self.threshold is not None:
             raise PellucidError("Neurons fire above --quantile or above --threshold; give one of the two.")
@@ -101,6 +112,13 @@ class Scoring:
             raise PellucidError(f"--quantile {self.quantile} must be at least 0 and less than 1, such as 0.95.")
         if self.ends not in (None, *ENDS):
             raise PellucidError(f"There are no --ends {self.ends!r}; use {' or '.join(ENDS)}.")
+        if self.replacement not in (None, *REPLACEMENTS):
+            raise PellucidError(f"There is no --replacement {self.replacement!r}; use {' or '.join(REPLACEMENTS)}.")
+        if self.count is not None and self.within is not None and self.count > self.within:
+            raise PellucidError(
+                f"Not --count {self.count} neurons can go out of --within {self.within}; give a larger --within or a "
+                "smaller --count."
+            )
         told = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "fewest"}
         told["memory"] = memory_of(self.memory)
         made = {name: value for name, value in told.items() if value is not None and value is not False}

@@ -65,7 +65,9 @@ def make_job(
         raise SweepError("Several models meet at words; pooling='all' keeps sub-words, which differ between them.")
     reading_whole = [each for each in collectors.values() if is_whole(reading.pooling) and each.raw]
     if reading_whole:
-        raise SweepError(f"{reading_whole[0]} reads words, and pooling={reading.pooling!r} makes rows of sentences.")
+        raise SweepError(
+            f"{type(reading_whole[0]).__name__} reads words, and pooling={reading.pooling!r} makes rows of sentences."
+        )
     devices = sorted({str(model.device) for model in models})
     if len(devices) > 1:
         raise SweepError(f"The models of one sweep must be on one device; these are on {listing(devices)}.")
@@ -87,13 +89,18 @@ def _check_sites(job: Job, models: Sequence[Model]) -> None:
     setting = Setting(job.models, job.reading.pooling, torch.device("cpu"))
     for collector in job.collectors.values():
         for key in setting.keys(collector.rows) if collector.rows else ():
-            kind = key.rpartition(":")[2].split(".")
+            site = key.rpartition(":")[2]
+            kind = site.split(".")
             if "pattern" in kind:
                 raise SweepError(
-                    f"{collector} reads rows of words, and {key} has none: attention weights are matrices."
+                    f"{site} holds attention weights, which are a matrix for a whole text and not a row for each word; "
+                    "choose other sites, such as resid.*, heads.* or neurons.*."
                 )
             if "logits" in kind and any(_per_text(model) for model in models):
-                raise SweepError(f"{collector} reads rows of words, and {key} has one row for a whole text.")
+                raise SweepError(
+                    f"{site} has one row for a whole text and not a row for each word; choose other sites, such as "
+                    "resid.*."
+                )
         if collector.raw:
             setting.keys(collector.raw)
 

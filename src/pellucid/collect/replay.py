@@ -102,8 +102,8 @@ class _Rows:
         """A collector's keys, all of which the stores must hold."""
         if collector.raw:
             raise SweepError(
-                f"{collector} reads whole tensors ({listing(collector.raw)}), which a store does not keep; sweep the "
-                "model."
+                f"{type(collector).__name__} reads whole tensors ({listing(collector.raw)}), which a store does "
+                "not keep; sweep the model."
             )
         keys = setting.keys(collector.rows)
         absent = [key for key in keys if key not in self._homes]

@@ -17,10 +17,24 @@ _OVERLAPS = {"overlap under 25%": 0.0, "overlap 25% to 50%": 0.25, "overlap 50% 
 _NEGATIONS = frozenset(
     ("no", "not", "n't", "n’t", "never", "nobody", "nothing", "none", "nowhere", "neither", "nor", "cannot", "without")
 )
-_BRACKETS = {
-    "in quotes": (("“", "”"), ("«", "»"), ("``", "''"), ('"', '"')),
-    "in parentheses": (("(", ")"), ("[", "]")),
+Marks = Mapping[str, tuple[str, ...]]
+"""Marks that open, each with those that close it."""
+_BRACKETS: dict[str, tuple[Marks, ...]] = {
+    "in quotes": (
+        {"“": ("”",), "„": ("“", "”")},
+        {"«": ("»",)},
+        {"「": ("」",)},
+        {"『": ("』",)},
+        {"``": ("''",)},
+        {'"': ('"',)},
+    ),
+    "in parentheses": ({"(": (")",)}, {"[": ("]",)}),
 }
+"""Marks that belong together, which are looked for apart from all others."""
+_OUTWARD: tuple[Marks, Marks] = {"«": ("»",)}, {"»": ("«",)}
+"""Guillemets, and those of a text that begins with » and ends with «, as German writes them."""
+_SINGLE: Marks = {"‘": ("’",), "‚": ("‘", "’")}
+"""Quotes that are words of their own; inside or at a word they are apostrophes."""
 NEEDS_COUNTS = ("frequency",)
 """Properties that need the words of the whole corpus counted."""
 
@@ -60,7 +74,7 @@ def property_values(name: str, sentence: Sentence, bands: Mapping[str, str]) -> 
         rarest = next(iter(_SHARES))
         return [bands.get(word.lower(), rarest) for word in words]
     if name in _BRACKETS:
-        inside = _inside(sentence.text, _BRACKETS[name])
+        inside = _brackets(name, sentence)
         return [
             name if any(low <= start and stop <= high for low, high in inside) else "other"
             for start, stop in sentence.spans
@@ -100,14 +114,29 @@ def _band(starts: Sequence[int], value: int) -> str:
     return _bands(starts)[max(0, bisect_right(starts, value) - 1)]
 
 
-def _inside(text: str, marks: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-    """Characters between an opening mark and the one that closes it, both left out; what is never closed is not."""
+def _brackets(name: str, sentence: Sentence) -> list[tuple[int, int]]:
+    """Characters between marks of one kind, from an opening one to the one that closes it, both left out."""
     found: list[tuple[int, int]] = []
-    for opening, closing in marks:
-        open_at: list[int] = []
-        for match in re.finditer(f"{re.escape(opening)}|{re.escape(closing)}", text):
-            if match[0] == closing and open_at:
-                found.append((open_at.pop(), match.start()))
-            elif match[0] == opening:
-                open_at.append(match.end())
+    for family in _BRACKETS[name]:
+        spelled = "|".join(
+            map(re.escape, dict.fromkeys([*family, *(each for ends in family.values() for each in ends)]))
+        )
+        places = [match.span() for match in re.finditer(spelled, sentence.text)]
+        if family == _OUTWARD[0] and places:
+            first, last = (sentence.text[slice(*places[at])] for at in (0, -1))
+            family = _OUTWARD[(first, last) == ("»", "«")]
+        found += _inside(sentence.text, family, places)
+    return found + _inside(sentence.text, _SINGLE, sentence.spans) if name == "in quotes" else found
+
+
+def _inside(text: str, marks: Marks, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same of some marks, which stand at places of the text; what is never closed is not inside."""
+    found: list[tuple[int, int]] = []
+    open_at: list[tuple[int, tuple[str, ...]]] = []
+    for start, stop in places:
+        mark = text[start:stop]
+        if open_at and mark in open_at[-1][1]:
+            found.append((open_at.pop()[0], start))
+        elif mark in marks:
+            open_at.append((stop, marks[mark]))
     return found

@@ -24,9 +24,10 @@ from pellucid.train.tasks import IGNORED
 
 if TYPE_CHECKING:
     from pellucid.model import Model
+    from pellucid.neurons.judging.goal_words import GoalWords
 
 REPLACEMENTS = ("zero", "mean")
-EVERY = "all goals"
+EVERY = "all answers"
 Gone = Mapping[Site, Sequence[int]]
 """Neurons that are already replaced, by their site."""
 
@@ -36,17 +37,22 @@ class Losses:
     """What answers lose without each neuron, summed: [neurons, classes, groups], beside `counts` [classes, groups].
 
     `drops` sums (p − p')/p with p the probability of the answer that the whole model gives and p' that without the
-    neuron; `losses` the change of the loss in nats; `flips` the answers that change.
+    neuron; `losses` the change of the loss in nats; `flips` the answers that change. Goals that are of none of the
+    `classes` are not counted.
     """
 
     drops: Array
     losses: Array
     flips: Array
     counts: Array
+    classes: tuple[str, ...]
 
 
-def goal_classes(found: Measured) -> tuple[str, ...]:
-    """The classes that answers are told apart by: the model's labels, or all goals together."""
+def goal_classes(found: Measured, words: GoalWords | None = None) -> tuple[str, ...]:
+    """The classes that answers are told apart by: those of words, or the model's labels, or none: all answers
+    together."""
+    if words is not None:
+        return words.classes
     return found.labels if found.labels is not None and found.task.name in LABELLED else (EVERY,)
 
 
@@ -88,14 +94,16 @@ def sweep_neurons(
     *,
     gone: Gone | None = None,
     means: Mapping[Site, Tensor] | None = None,
+    words: GoalWords | None = None,
     tokens: int = TOKENS,
     whole: bool = False,
     advance: Callable[[int], None] | None = None,
 ) -> Losses:
     """Replaces each of a site's `units` in turn by zero, or by its mean over the corpus (`means`), on all batches.
 
-    Those in `gone` are replaced in every pass; answers are compared with those of the model as it is. As many copies
-    of a batch as fit in `tokens` run together. With `whole` every pass is run from the first layer.
+    Those in `gone` are replaced in every pass; answers are compared with those of the model as it is. With
+    `words`, they are told apart by the classes of these. As many copies of a batch as fit in `tokens` run together.
+    With `whole` every pass is run from the first layer.
     """
     check_replacement(replacement)
     _check_units(found.model, site, units)
@@ -103,8 +111,7 @@ def sweep_neurons(
     if means is None and replacement == "mean":
         means = site_means(found, list(dict.fromkeys([site, *gone])))
     start = None if whole else _start(found.model, site)
-    classes = goal_classes(found)
-    tally = _Tally(found, len(units), classes)
+    tally = _Tally(found, len(units), words)
     for step in range(found.steps()):
         batch = found.batch(step)
         through = found.passing(sites=() if start is None else (start,))
@@ -221,16 +228,17 @@ def _parts(units: Sequence[int], found: Measured, batch: Mapping[str, Tensor], t
 class _Tally:
     """Sums what answers lose by the class of the goal and by document group, as batches come."""
 
-    def __init__(self, found: Measured, units: int, classes: Sequence[str]) -> None:
-        self._found, self._several = found, len(classes) > 1
-        shape = (units, len(classes), found.group_count)
+    def __init__(self, found: Measured, units: int, words: GoalWords | None) -> None:
+        self._found, self._words, self._classes = found, words, goal_classes(found, words)
+        shape = (units, len(self._classes), found.group_count)
         self._sums = {name: np.zeros(shape) for name in ("drops", "losses", "flips")}
         self._counts = np.zeros(shape[1:])
 
     def answered(self, step: int, logits: Tensor, goals: Tensor) -> None:
         """The answers of the model as it is, for a batch."""
         flat = goals.flatten()
-        self._real = flat != IGNORED
+        told = None if self._words is None else self._words.codes(step).flatten().to(flat)
+        self._real = flat != IGNORED if told is None else (flat != IGNORED) & (told >= 0)
         self._goals = flat[self._real]
         logs = torch.log_softmax(logits.flatten(0, -2).float(), dim=-1)[self._real]
         self._answers = logs.argmax(dim=-1)
@@ -239,7 +247,8 @@ class _Tally:
         owners = self._found.groups[self._found.owners(step).numpy()]
         each = flat.numel() // len(owners)
         groups = np.repeat(owners, each)[self._real.cpu().numpy()]
-        codes = self._goals.cpu().numpy() if self._several else np.zeros(len(groups), dtype=np.int64)
+        codes = self._goals if told is None else told[self._real]
+        codes = codes.cpu().numpy() if len(self._classes) > 1 else np.zeros(len(groups), dtype=np.int64)
         self._place = codes, groups
         np.add.at(self._counts, self._place, 1)
 
@@ -247,7 +256,7 @@ class _Tally:
         """The logits of copies of the batch, without one of the units each."""
         logs = torch.log_softmax(logits.flatten(0, -2).float(), dim=-1).view(len(units), len(self._real), -1)
         logs = logs[:, self._real]
-        shape = (len(units), -1)
+        shape = (len(units), len(self._goals))
         answers = self._answers.repeat(len(units))[:, None]
         now = logs.flatten(0, 1).gather(1, answers)[:, 0].view(*shape).double()
         right = logs.flatten(0, 1).gather(1, self._goals.repeat(len(units))[:, None])[:, 0].view(*shape).double()
@@ -262,4 +271,4 @@ class _Tally:
 
     def sums(self) -> Losses:
         """All sums."""
-        return Losses(self._sums["drops"], self._sums["losses"], self._sums["flips"], self._counts)
+        return Losses(self._sums["drops"], self._sums["losses"], self._sums["flips"], self._counts, self._classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,20 @@ import numpy as np
 from pellucid.collect.progress import Progress
 from pellucid.errors import SiteError, listing
 from pellucid.heads.weighing.ablating import TOKENS
-from pellucid.heads.weighing.measuring import LABELLED, Measured, measured
+from pellucid.heads.weighing.measuring import Measured, measured
 from pellucid.model.sites import Site, expand
+from pellucid.neurons.caution import NeuronWarning
 from pellucid.neurons.concepts import Concept, as_concept
-from pellucid.neurons.judging.ablating import EVERY, Losses, goal_classes, site_means, site_width, sweep_neurons
+from pellucid.neurons.judging.ablating import (
+    EVERY,
+    Losses,
+    check_replacement,
+    goal_classes,
+    site_means,
+    site_width,
+    sweep_neurons,
+)
+from pellucid.neurons.judging.goal_words import Aim, GoalWords, aim, told_of
 from pellucid.neurons.judging.group_means import over_kept_groups
 from pellucid.neurons.ranking import Ranking, by_site, neuron_names, overall_table
 from pellucid.neurons.sources import Sites, patterns
@@ -25,6 +36,9 @@ if TYPE_CHECKING:
     from pellucid.collect.store import Store
     from pellucid.corpus import Corpus
     from pellucid.model import Model
+
+STEPS, FIRST = 10, 30
+"""Neurons that go one after another, and the first ones by single ablation that they are chosen from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +72,12 @@ def ablation(
     """Every neuron of the sites (default: MLP units), or those named, replaced in turn by zero or by its mean.
 
     A neuron scores the mean of (p − p')/p, where p is the probability of the answer that the model gives and p' that
-    without the neuron: for goals of each class of a classifier or tagger, else for all goals together. The table
+    without the neuron: for goals of each class of a classifier or tagger, else for all answers together. The table
     `changes` has the change of the loss per goal, in nats, and the share of answers that become others.
     """
     found = measured(model, corpus, task, label=label, batch=batch, length=length, seed=seed)
     names, lost = _swept(found, _chosen(model, sites, neurons), replacement, tokens, progress)
-    return _ranking(found, names, lost, _answered(found, lost), replacement)
+    return _ranking(found, names, lost, _answered(lost), {"replacement": replacement, "concept": told_of(found)})
 
 
 def greedy_ablation(
@@ -71,7 +85,7 @@ def greedy_ablation(
     corpus: Corpus,
     task: str | None = None,
     *,
-    count: int = 10,
+    count: int = STEPS,
     sites: Sites = None,
     neurons: Sequence[str] | None = None,
     replacement: str = "zero",
@@ -94,7 +108,7 @@ def greedy_ablation(
     with Progress(progress) as shown:
         shown.begin("removing neurons", count, unit="neurons")
         steps = _removed(found, chosen, count, replacement, tokens, shown.advance)
-    told = {"method": "ablation-greedy", "replacement": replacement, "concept": _concept(found), "count": count}
+    told = {"method": "ablation-greedy", "replacement": replacement, "concept": told_of(found), "count": count}
     names = [name for site, units in chosen.items() for name in _names(model, site, units)]
     return _in_steps(found, names, {EVERY: steps}, steps, told)
 
@@ -106,25 +120,27 @@ def _removed(
     replacement: str,
     tokens: int,
     advance: Callable[[int], None],
-    places: Sequence[int] | None = None,
+    classes: Sequence[str] = (),
+    words: GoalWords | None = None,
 ) -> Steps:
     """The neurons that go, one after another, each with what answers have lost up to there.
 
-    With `places`, answers whose goal is of the classes there count alone.
+    With `classes`, answers whose goal is of these count alone.
     """
     total = sum(map(len, chosen.values()))
     if not 1 <= count <= total:
         raise ResultError(f"There are {total} neurons to remove, so {count} cannot go one after another.")
     means = site_means(found, list(chosen)) if replacement == "mean" else None
     gone: dict[Site, list[int]] = {}
-    mine = slice(None) if places is None else list(places)
+    known = goal_classes(found, words)
+    mine = [known.index(name) for name in classes or known]
     steps: list[Step] = []
     for _ in range(count):
         tried: list[tuple[float, Site, int, Step]] = []
         for site, units in chosen.items():
             left = [unit for unit in units if unit not in gone.get(site, ())]
             if left:
-                lost = sweep_neurons(found, site, left, replacement, gone=gone, means=means, tokens=tokens)
+                lost = sweep_neurons(found, site, left, replacement, gone=gone, means=means, words=words, tokens=tokens)
                 drops = lost.drops[:, mine].sum(axis=1)  # [units, groups]
                 goals = lost.counts[mine].sum(axis=0)  # [groups]
                 average = drops.sum(axis=1) / goals.sum()
@@ -145,26 +161,16 @@ def by_ablation(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
+    replacement: str = "zero",
 ) -> Ranking:
-    """Neurons by what answers lose without them, for a concept whose classes are the model's own labels.
+    """Neurons by what answers lose without them, each replaced by zero or by its mean.
 
-    Where classes are named (`upos=NOUN,VERB`), answers whose goal is of these count alone.
+    Answers are told apart by the model's own labels, which the concept must name, or, of language models, by the class
+    of the word that is asked for. Where classes are named (`upos=NOUN,VERB`), answers whose goal is of these count
+    alone. All answers of other models count together, with a warning.
     """
-    from pellucid.model import Model
-
-    asked = as_concept(concept)
-    if not isinstance(source, Model) or corpus is None:
-        raise ResultError("Ablation runs the model itself: give a model and a corpus, not a store or a sweep.")
-    found = measured(source, corpus, label=asked.base, seed=seed)
-    names, lost = _swept(found, _chosen(source, sites, None), "zero", TOKENS, False)
-    known = _answered(found, lost)
-    wanted = asked.classes or known
-    if asked.base is None or known == (EVERY,) or not set(wanted) <= set(known):
-        raise ResultError(
-            f"Ablation tells apart what the model itself predicts, {listing(known)}, and {asked.name!r} is none of it; "
-            "use neurons.ablation(model, corpus), or another method."
-        )
-    return _ranking(found, names, lost, wanted, "zero")
+    asked = _aimed(source, corpus, concept, replacement, seed)
+    return _single(asked, sites, replacement)
 
 
 def by_greedy_ablation(
@@ -174,32 +180,63 @@ def by_greedy_ablation(
     concept: str | Concept,
     sites: Sites = None,
     seed: int = 0,
-    within: int = 30,
-    count: int = 10,
+    replacement: str = "zero",
+    within: int | None = None,
+    count: int | None = None,
 ) -> Ranking:
-    """The first `count` neurons that go one after another, out of the first `within` of single ablation.
+    """The first `count` (10) neurons that go one after another, out of the first `within` (30) of single ablation.
 
     Where classes are named (`upos=NOUN,VERB`), neurons go by what answers lose whose goal is of these, and for each
-    class by its own; else by all goals together.
+    class by its own; else by all answers together. Answers are told apart as by `ablation`.
     """
-    from pellucid.model import Model
-
-    asked = as_concept(concept)
-    single = by_ablation(source, corpus, concept=asked, sites=sites, seed=seed)
-    assert isinstance(source, Model) and corpus is not None
-    found = measured(source, corpus, label=asked.base, seed=seed)
+    if count is not None and within is not None and count > within:
+        raise ResultError(
+            f"Not {count} neurons can go out of the first {within}; give a larger within or a smaller count."
+        )
+    within = max(FIRST, count or 0) if within is None else within
+    asked = _aimed(source, corpus, concept, replacement, seed)
+    single = _single(asked, sites, replacement)
+    few = min(within, len(single.neurons))
+    steps = min(STEPS, few) if count is None else count
 
     def removed(classes: Sequence[str]) -> Steps:
-        few = single.top(min(within, len(single.neurons)), classes[0] if len(classes) == 1 else None, by="signed")
-        chosen = named_sites(source, few)
-        places = [goal_classes(found).index(name) for name in classes] or None
-        return _removed(found, chosen, min(count, len(few)), "zero", TOKENS, lambda _: None, places)
+        first = single.top(few, classes[0] if len(classes) == 1 else None, by="signed")
+        chosen = named_sites(asked.found.model, first)
+        return _removed(asked.found, chosen, steps, replacement, TOKENS, lambda _: None, classes, asked.words)
 
-    each = {name: removed([name]) for name in asked.classes}
-    together = each[asked.classes[0]] if len(each) == 1 else removed(asked.classes)
-    told = {"method": "ablation-greedy", "concept": single.concept, "within": within, "count": count,
-            "classes": list(asked.classes)}  # fmt: skip
-    return _in_steps(found, single.neurons, each or {EVERY: together}, together, told)
+    named: tuple[str, ...] = asked.classes if asked.concept.classes or len(asked.classes) == 1 else ()
+    each = {name: removed([name]) for name in named}
+    together = next(iter(each.values())) if len(each) == 1 else removed(named)
+    told = {"method": "ablation-greedy", "replacement": replacement, "concept": asked.name, "within": within,
+            "count": steps, "classes": list(asked.concept.classes)}  # fmt: skip
+    return _in_steps(asked.found, single.neurons, each or {EVERY: together}, together, told)
+
+
+def _aimed(source: Store | Model, corpus: Corpus | None, concept: str | Concept, replacement: str, seed: int) -> Aim:
+    """What a concept asks of a model's own task; warns where it asks for all answers."""
+    from pellucid.model import Model
+
+    if not isinstance(source, Model) or corpus is None:
+        raise ResultError("Ablation runs the model itself: give a model and a corpus, not a store or a sweep.")
+    check_replacement(replacement)
+    asked = as_concept(concept)
+    found = measured(source, corpus, label=asked.base, seed=seed)
+    made = aim(found, asked)
+    if made.classes == (EVERY,):
+        warnings.warn(
+            f"The answers of {source.name!r} ({found.task.name}) cannot be told apart by {asked.name!r}, so ablation "
+            "ranks neurons by what all of them lose.",
+            NeuronWarning,
+            stacklevel=3,
+        )
+    return made
+
+
+def _single(aim: Aim, sites: Sites, replacement: str) -> Ranking:
+    """The ranking by single ablation, for the classes that the concept asks for."""
+    chosen = _chosen(aim.found.model, sites, None)
+    names, lost = _swept(aim.found, chosen, replacement, TOKENS, False, aim.words)
+    return _ranking(aim.found, names, lost, aim.classes, {"replacement": replacement, "concept": aim.name})
 
 
 def chosen_sites(model: Model, sites: Sites) -> list[Site]:
@@ -240,30 +277,30 @@ def _names(model: Model, site: Site, units: Sequence[int]) -> list[str]:
 
 
 def _swept(
-    found: Measured, chosen: dict[Site, list[int]], replacement: str, tokens: int, progress: bool | None
+    found: Measured,
+    chosen: dict[Site, list[int]],
+    replacement: str,
+    tokens: int,
+    progress: bool | None,
+    words: GoalWords | None = None,
 ) -> tuple[list[str], Losses]:
     """The names of neurons, and what answers lose without each."""
     with Progress(progress) as shown:
         shown.begin("ablating every neuron", found.steps() * len(chosen), unit="batches")
         parts = [
-            sweep_neurons(found, site, units, replacement, tokens=tokens, advance=shown.advance)
+            sweep_neurons(found, site, units, replacement, words=words, tokens=tokens, advance=shown.advance)
             for site, units in chosen.items()
         ]
     drops, losses, flips = (np.concatenate([getattr(part, name) for part in parts]) for name in
                             ("drops", "losses", "flips"))  # fmt: skip
     names = [name for site, units in chosen.items() for name in _names(found.model, site, units)]
-    return names, Losses(drops, losses, flips, parts[0].counts)
+    return names, Losses(drops, losses, flips, parts[0].counts, parts[0].classes)
 
 
-def _answered(found: Measured, lost: Losses) -> tuple[str, ...]:
+def _answered(lost: Losses) -> tuple[str, ...]:
     """The classes of which there is any goal."""
     goals = lost.counts.sum(axis=1)
-    return tuple(name for name, count in zip(goal_classes(found), goals, strict=True) if count > 0)
-
-
-def _concept(found: Measured) -> str:
-    """What is told apart: the label that the model predicts, or its task."""
-    return str(found.settings.label) if found.task.name in LABELLED else found.task.name
+    return tuple(name for name, count in zip(lost.classes, goals, strict=True) if count > 0)
 
 
 def _shares(sums: Array, counts: Array, kept: Array) -> Array:
@@ -277,9 +314,11 @@ def _bounded(sums: Array, counts: Array) -> tuple[Array, Interval]:
     return over_kept_groups(lambda kept: _shares(sums, counts, kept), counts.sum(axis=0))
 
 
-def _ranking(found: Measured, names: Sequence[str], lost: Losses, classes: Sequence[str], replacement: str) -> Ranking:
+def _ranking(
+    found: Measured, names: Sequence[str], lost: Losses, classes: Sequence[str], told: dict[str, Any]
+) -> Ranking:
     """The ranking for some classes, and over all goals of these."""
-    places = [goal_classes(found).index(name) for name in classes]
+    places = [lost.classes.index(name) for name in classes]
     counts = lost.counts[places]
     values, interval = _bounded(lost.drops[:, places], counts)
     ends = [None if end is None else end.T for end in (interval.low, interval.high)]
@@ -288,7 +327,6 @@ def _ranking(found: Measured, names: Sequence[str], lost: Losses, classes: Seque
     overall = overall_table(names, values[:, 0], null=np.zeros(len(names)), low=outer[0], high=outer[1])
     changes = {name: _shares(part[:, places], counts, np.arange(counts.shape[1]))[:, 0] for name, part in
                (("loss", lost.losses), ("flipped", lost.flips))}  # fmt: skip
-    told = {"method": "ablation", "replacement": replacement, "concept": _concept(found)}
     return Ranking(
         axes={"class": tuple(classes), "neuron": tuple(names)},
         values=values.T[1:],
@@ -296,7 +334,7 @@ def _ranking(found: Measured, names: Sequence[str], lost: Losses, classes: Seque
         low=low,
         high=high,
         resampled=interval.resampled,
-        provenance=provenance(found, "neurons.ablation", told),
+        provenance=provenance(found, "neurons.ablation", {"method": "ablation", **told}),
         tables={"overall": overall, "changes": Table({"neuron": tuple(names)}, changes)},
     )
 

@@ -34,8 +34,8 @@ def effects(
 
     `lost` is the mean of (p − p')/p, with its interval `low` to `high` over document groups where there are several,
     `loss` the change of the loss in nats, `flipped` the share of answers that change; `random` and `random loss` are
-    the means of `draws` random neurons of the same site, and `larger` the share of these that lose as much or more;
-    where a site has no other neuron these three are left out, with a warning.
+    the mean sizes, |lost| and |loss|, of `draws` random neurons of the same site, and `larger` the share of these whose
+    |lost| is as large or larger; where a site has no other neuron these three are left out, with a warning.
     """
     chosen = named_sites(model, neurons)
     dice = np.random.default_rng([seed, 13])
