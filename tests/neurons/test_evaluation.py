@@ -14,6 +14,7 @@ from pellucid.collect.build import build_store
 from pellucid.heads import measured
 from pellucid.model import Edit, Model
 from pellucid.neurons.caution import NeuronWarning
+from pellucid.neurons.judging.ablating import EVERY
 from pellucid.neurons.judging.evaluation import _sets, numbers
 from pellucid.neurons.ranking import Ranking, by_site, overall_table
 from pellucid.results import Provenance, ResultError, Table
@@ -265,7 +266,7 @@ def test_classes_that_the_ranking_or_the_text_lacks_are_warned_of(both, ranking)
     with pytest.warns(NeuronWarning, match=r"'NUM' is judged on text that has \d+ words of it, too few to learn"):
         neurons.trained_anew(both, other, **{**settings, "concept": "upos"}, cls="NUM", fewest=200)
     left = {"left out": Table({"class": ("VERB",)}, {"words": np.array([3])})}
-    every = replace(ranking, axes={**ranking.axes, "class": ("all goals",)})
+    every = replace(ranking, axes={**ranking.axes, "class": (EVERY,)})
     some = replace(other, axes={**axes, "class": ("NOUN", "NUM")}, values=values[:2], tables={**other.tables, **left})
     with warnings.catch_warnings():
         warnings.simplefilter("error", NeuronWarning)
