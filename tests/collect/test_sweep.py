@@ -357,7 +357,7 @@ class Unread(Collector):
     [
         ([], [Moments("resid.0")], {}, SweepError, "at least one model and one collector"),
         (None, [], {}, SweepError, "at least one model and one collector"),
-        (None, [Rows(("pattern.1",))], {}, SweepError, "reads rows of words, and pattern.1 has none"),
+        (None, [Rows(("pattern.1",))], {}, SweepError, "pattern.1 holds attention weights, which are a matrix"),
         (None, [Rows(("resid.9",))], {}, SiteError, "resid.9"),
         (None, [Rows(("1:resid.0",))], {}, SiteError, "asks for model 1, and there are 1"),
         (None, [Rows(("resid.0",))], {"engine": "threads"}, SweepError, "There is no engine 'threads'; use inline"),
