@@ -29,8 +29,8 @@ _PILOT = 256
 """Rows of the pilot that fix the grid."""
 _INSIDE = 1 - 2.0**-20
 """Keeps the largest values inside the last bin, however float32 rounds them."""
-_AT_ONCE = 1 << 18
-"""Numbers put into bins at a time, so that they stay in a CPU's cache."""
+_AT_ONCE = 1 << 16
+"""Numbers that each thread puts into bins at a time, so that they stay in a CPU's cache."""
 _UNITS = 64
 """Units counted at a time, so that their counts stay there too."""
 
@@ -186,7 +186,9 @@ class _Counting(Accumulator):
         self._bins = self._no_bins = torch.empty(0, columns.total, dtype=torch.uint8, device=device)
         self._codes = np.zeros(self._room, np.int64)
         self._values = Values(collector.label)
-        self._farthest = torch.ones(columns.total, device=device)  # 1 + |z|
+        self._rounding = 2.0**-22 * (1 + self._less.abs())
+        self._moves = torch.zeros(columns.total, dtype=torch.bool, device=device)
+        self._still = [torch.arange(width, device=device) for width in columns.widths]  # units not seen to move yet
         self._group, self._filled = -1, 0
         self._counts = np.zeros((0, columns.total, collector.bins), np.int32)
         self._grouped: dict[int, _Group] = {}
@@ -197,6 +199,8 @@ class _Counting(Accumulator):
             self._put_apart()
             self._group = batch.group
         chosen, codes = self._values.of(batch)
+        order = np.argsort(codes, kind="stable")  # rows of a value side by side: its counts stay in a CPU's cache
+        chosen, codes = chosen[order], codes[order]
         start = 0
         while start < len(chosen):
             count = min(self._room - self._filled, len(chosen) - start)
@@ -208,65 +212,63 @@ class _Counting(Accumulator):
                 self._flush()
 
     def _put(self, batch: WordBatch, rows: Array) -> None:
-        """The bins of some rows into the buffer, a few at a time, sites side by side."""
+        """The bins of some rows into the buffer, site by site."""
         if not len(self._bins):
             self._bins = self._bins.new_empty(self._room, self._columns.total)
-        whole = len(rows) == rows[-1] - rows[0] + 1
-        chosen = None if whole else torch.from_numpy(rows).to(self._device)
+        chosen = torch.from_numpy(rows).to(self._device)
+        for number, key in enumerate(self._columns.keys):
+            self._bin(number, batch.rows[key], chosen)
 
-        def fill(number: int) -> None:
-            place, values = self._columns.slices[number], batch.rows[self._columns.keys[number]]
-            some = values[int(rows[0]) : int(rows[-1]) + 1] if chosen is None else values.index_select(0, chosen)
-            room = self._bins[self._filled : self._filled + len(rows), place]
-            self._bin(some, place, room)
-
-        side_by_side(fill, range(len(self._columns.keys)))
-
-    def _bin(self, values: Tensor, place: slice, room: Tensor) -> None:
-        """The bins of the values [rows, units] of one site; the same memory serves all parts, as new one is slow."""
-        less, over, most = self._less[place], self._over[place], self._collector.bins / 2 * _INSIDE
-        step = max(1, _AT_ONCE // max(1, values.shape[1]))
-        shape = min(step, len(values)), values.shape[1]
+    def _bin(self, number: int, values: Tensor, chosen: Tensor) -> None:
+        """The bins of chosen rows of one site [rows, units]; the same memory serves all parts, as new one is slow."""
+        place, most = self._columns.slices[number], self._collector.bins / 2 * _INSIDE
+        less, over, still = self._less[place], self._over[place], self._still[number]
+        room = self._bins[self._filled : self._filled + len(chosen), place]
+        step = max(1, _AT_ONCE * torch.get_num_threads() // max(1, values.shape[1]))
+        shape = min(step, len(chosen)), values.shape[1]
         above, below = values.new_empty(shape), values.new_empty(shape)
-        whole = torch.empty(shape, dtype=torch.int32, device=values.device)
-        farthest = self._farthest[place]
-        for start in range(0, len(values), step):
-            part = values[start : start + step]
-            z, size = above[: len(part)], below[: len(part)]
-            torch.addcmul(less, part, over, out=z)
+        whole = torch.empty(shape, dtype=torch.int16, device=values.device)
+        total, farthest = values.new_zeros(()), values.new_ones(len(still))
+        for start in range(0, len(chosen), step):
+            some = chosen[start : start + step]
+            z, size = above[: len(some)], below[: len(some)]
+            torch.index_select(values, 0, some, out=z)
+            torch.addcmul(less, z, over, out=z)
             torch.abs(z, out=size).add_(1)
-            torch.maximum(farthest, size.amax(0), out=farthest)
+            total += size.sum()
+            if len(still):
+                torch.maximum(farthest, size.index_select(1, still).amax(0), out=farthest)
             where = torch.addcdiv(self._half, z, size, value=most, out=z)
-            room[start : start + len(part)] = whole[: len(part)].copy_(where)  # the cast cuts off the fraction
-        if not bool(torch.isfinite(farthest.sum())):  # asked once: every question holds up the threads beside
-            spoilt = ~torch.isfinite(torch.addcmul(less, values, over)).all(0)
-            raise SweepError(not_finite(self._columns, place.start + int(spoilt.nonzero()[0, 0])))
+            room[start : start + len(some)] = whole[: len(some)].copy_(where)  # the cast cuts off the fraction
+        if not bool(torch.isfinite(total)):
+            spoilt = ~torch.isfinite(torch.addcmul(less, values[chosen], over)).all(0)
+            if bool(spoilt.any()):  # else the numbers are merely large
+                raise SweepError(not_finite(self._columns, place.start + int(spoilt.nonzero()[0, 0])))
+        if len(still):
+            moved = farthest - 1 > self._rounding[place][still]
+            self._moves[place.start + still[moved]] = True
+            self._still[number] = still[~moved]
 
     def _flush(self) -> None:
-        """Counts what has gathered: one number for unit, value and bin together, and how often each occurs."""
+        """Counts what has gathered: one number for value, unit and bin together, and how often each occurs."""
         if not self._filled:
             return
         self._grow()
         present, dense = np.unique(self._codes[: self._filled], return_inverse=True)
         bins, width = self._collector.bins, min(_UNITS, self._columns.total)
-        codes = torch.from_numpy(dense * bins).to(self._device, torch.int32)[:, None]
-        firsts = codes + torch.arange(width, device=self._device, dtype=torch.int32) * (len(present) * bins)
+        codes = torch.from_numpy(dense * (width * bins)).to(self._device, torch.int32)[:, None]
+        firsts = codes + torch.arange(width, device=self._device, dtype=torch.int32) * bins
+        values = slice(len(present)) if len(present) == present[-1] + 1 else present
 
         def count(start: int) -> None:
             units = slice(start, min(start + width, self._columns.total))
-            found = self._counted(units, firsts[:, : units.stop - start], len(present))
-            for place, code in enumerate(present.tolist()):
-                self._counts[code, units] += found[:, place]
+            places = self._bins[: self._filled, units].to(torch.int32).add_(firsts[:, : units.stop - start])
+            found = torch.bincount(places.reshape(-1), minlength=len(present) * width * bins).to(torch.int32)
+            found = found.view(len(present), width, bins)[:, : units.stop - start]
+            self._counts[values, units] += found.cpu().numpy()
 
         side_by_side(count, range(0, self._columns.total, width))
         self._filled = 0
-
-    def _counted(self, units: slice, firsts: Tensor, values: int) -> Array:
-        """Counts of some units, [units, values, bins]; `firsts` [rows, units] are the numbers of each one's bin 0."""
-        width, bins = units.stop - units.start, self._collector.bins
-        places = self._bins[: self._filled, units].to(torch.int32).add_(firsts)
-        found = torch.bincount(places.reshape(-1), minlength=width * values * bins)
-        return found.to(torch.int32).view(width, values, bins).cpu().numpy()
 
     def _grow(self) -> None:
         """Makes room for all values met, and for as many again: zeros that nobody has touched take no memory."""
@@ -313,8 +315,7 @@ class _Counting(Accumulator):
         values, order, n = self._values.sorted()
         arrays: dict[str, Array] = {**self._grid, "unlabelled": np.array([self._values.unlabelled], np.int64)}
         arrays |= {"n": n, "counts": _in_order(self._counts[: len(order)], order)}
-        rounding = 2.0**-22 * (1 + self._less.abs())
-        arrays["moves"] = (self._farthest - 1 > rounding).cpu().numpy()
+        arrays["moves"] = self._moves.cpu().numpy()
         for group, own in self._grouped.items():
             arrays |= {_apart("n", str(group)): own.n, _apart("counts", str(group)): own.counts}
         facts: dict[str, Any] = {"keys": list(self._columns.keys), "widths": list(self._columns.widths)}

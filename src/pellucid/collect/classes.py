@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 COVARIANCES = ("none", "diagonal", "full")
 _COMMON = ("shift", "unlabelled")
 """Arrays of a state that hold for all values."""
-_AT_ONCE = 1 << 18
+_AT_ONCE = 1 << 19
 """Numbers of rows, sorted by value, that are summed by one product: they stay in a CPU's cache, and the cost of the
 product does not grow with the number of values."""
 
@@ -250,35 +250,37 @@ class _ClassSums(_ByClass):
             return
         self.grow(len(self.values))
         order = np.argsort(codes, kind="stable")
-        chosen, codes = chosen[order], codes[order]
+        values, codes = np.unique(codes[order], return_inverse=True)
+        chosen, whose = torch.from_numpy(chosen[order]).to(self.device), torch.from_numpy(values).to(self.device)
         steps = {width: min(len(codes), _AT_ONCE // max(1, width) + 1) for width in self.columns.widths}
-        parts = {step: [self._part(chosen[start : start + step], codes[start : start + step]) for start in
-                 range(0, len(codes), step)] for step in set(steps.values())}  # fmt: skip
+        parts = {step: [self._part(chosen, codes, start, step) for start in range(0, len(codes), step)]
+                 for step in set(steps.values())}  # fmt: skip
 
         def add(number: int) -> None:
-            rows, place, width = (
-                batch.rows[self.columns.keys[number]],
-                self.columns.slices[number],
-                self.columns.widths[number],
-            )
+            rows, place = batch.rows[self.columns.keys[number]], self.columns.slices[number]
+            width = self.columns.widths[number]
             shift, step = torch.from_numpy(self.shift[place]).to(self.device), steps[width]
             room = rows.new_empty(step, width)
+            own = {name: rows.new_zeros(len(values), width, dtype=torch.float64) for name in self.sums}
             for hot, where, some in parts[step]:
                 away = torch.index_select(rows, 0, some, out=room[: len(some)]).sub_(shift)
-                self.sums["sum"][where, place] += (hot @ away).double()
-                if "square" in self.sums:
-                    self.sums["square"][where, place] += (hot @ away.square_()).double()
+                own["sum"][where] += hot @ away
+                if "square" in own:
+                    own["square"][where] += hot @ away.square_()
+            for name, total in own.items():
+                self.sums[name][whose, place] += total
 
         with exact_products():
             side_by_side(add, range(len(self.columns.keys)))
-        self.check(codes)
+        self.check(values)
 
-    def _part(self, rows: Array, codes: Array) -> tuple[Tensor, Tensor, Tensor]:
-        """A one-hot matrix [values, rows] of a few rows, the numbers of these values, and of the rows."""
-        values, place = np.unique(codes, return_inverse=True)
-        hot = torch.zeros(len(values), len(codes), device=self.device)
-        hot[torch.from_numpy(place).to(self.device), torch.arange(len(codes), device=self.device)] = 1.0
-        return hot, torch.from_numpy(values).to(self.device), torch.from_numpy(rows).to(self.device)
+    def _part(self, chosen: Tensor, codes: Array, start: int, step: int) -> tuple[Tensor, slice, Tensor]:
+        """A one-hot matrix [values, rows] of a few rows sorted by value, the places of these values, and the rows."""
+        own = codes[start : start + step]
+        where = slice(int(own[0]), int(own[-1]) + 1)
+        hot = torch.zeros(where.stop - where.start, len(own), device=self.device)
+        hot[torch.from_numpy(own - own[0]).to(self.device), torch.arange(len(own), device=self.device)] = 1.0
+        return hot, where, chosen[start : start + step]
 
 
 class _ClassProducts(_ByClass):

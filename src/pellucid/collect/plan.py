@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from array import array
 from collections import Counter
@@ -11,6 +12,8 @@ from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pellucid.collect.encode import looked_at
 from pellucid.collect.sentence_rows import is_whole
@@ -217,16 +220,14 @@ def _measure(
     tally = Counter[str]()
     tokens = [0] * len(encoders)
     previous: str | None = None
-    seen: set[int] = set()
+    runs = array("q")  # hashes of documents, in the order in which they begin: numbers in a set would be objects
     for sentences in chunks(corpus, _AT_ONCE):
         encoded = [encoder.encode(sentences) for encoder in encoders]
         for sentence, *each in zip(sentences, *encoded, strict=True):
             if sentence.document != previous:
                 previous = sentence.document
-                tally["documents"] += 1
                 sizes.new.append(1)
-                tally["scattered"] += hash(previous) in seen
-                seen.add(hash(previous))
+                runs.append(hash(previous))
             else:
                 sizes.new.append(0)
             for place, one in enumerate(each):
@@ -235,7 +236,7 @@ def _measure(
                 if not ahead.lasting:
                     sizes.digests += b"".join(digest(kept) for kept in ahead.sentences.values())
                 ahead.clear()
-                ahead = None
+                ahead, words = None, _moved(words)
             if ahead is not None:
                 ahead.sentences[len(sizes)], ahead.encoded[len(sizes)] = sentence, each
             if ahead is None or ahead.lasting:
@@ -251,8 +252,20 @@ def _measure(
             tally["windowed"] += any(len(one.rows) > 1 for one in each)
             tally["missing_words"] += sum(one.missing for one in each)
         on_progress(len(sizes))
-    tally["documents"] -= tally["scattered"]
+    tally["documents"] = len(np.unique(np.frombuffer(runs, np.int64))) if runs else 0
+    tally["scattered"] = len(runs) - tally["documents"]
     return sizes, Counts(sentences=len(sizes), tokens=tuple(tokens), **tally), words
+
+
+def _moved(words: Counter[str]) -> Counter[str]:
+    """Copies of the words met so far, after what lay between them was let go.
+
+    Python gives memory back in blocks of a megabyte, none of which is empty while each holds some words.
+    """
+    gc.collect()
+    return Counter(
+        {word.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass"): n for word, n in words.items()}
+    )
 
 
 def _note(sizes: _Sizes, pooling: str, each: Sequence[Encoded]) -> None:

@@ -76,7 +76,7 @@ class Runner:
         if not any(collector.rows for collector in self.job.collectors.values()):
             return {}
         batch = shard.batches[len(shard.batches) // 2]
-        read = self._read(shard, sentences, batch.members)
+        read = self._encoded(self._read(shard, sentences), batch)
         rows, _ = self._within_memory(lambda: self._together(read, batch, {}))
         found: States = {}
         for name, collector in self.job.collectors.items():
@@ -121,7 +121,7 @@ class Runner:
         with kept_freed_memory() as after_batch:
             for number, batch in enumerate(shard.batches):
                 announce(number)
-                unmatched += self._add(read, batch, accumulators)
+                unmatched += self._add(self._encoded(read, batch), batch, accumulators)
                 after_batch()
         self._room.clear()
         states = {name: accumulator.state() for name, accumulator in accumulators.items()}
@@ -137,24 +137,23 @@ class Runner:
         accumulators = {name: each.open(self.setting(name, shard)) for name, each in self.job.collectors.items()}
         self._add(_Read(shard, [sentence], [{0: each} for each in encoded], np.zeros(1, np.int64)), batch, accumulators)
 
-    def _read(self, shard: Shard, sentences: Sequence[Sentence], wanted: Sequence[int] | None = None) -> _Read:
-        """A shard's sentences as every model reads them; only those at the wanted places, where that is enough."""
+    def _read(self, shard: Shard, sentences: Sequence[Sentence]) -> _Read:
+        """A shard's sentences, and as every model reads them where that is known, stays, or tells how many rows there
+        are; where not, `_encoded` tells it of a batch at a time, since of a large shard it takes as much memory as the
+        sentences themselves.
+        """
         reading = self.job.reading
-        if self._kept is not None:
-            if shard.index in self._kept.shards:
-                return self._kept.shards[shard.index]
-            wanted = None
-        chosen = range(len(sentences)) if wanted is None or reading.pooling == "all" else wanted
+        if self._kept is not None and shard.index in self._kept.shards:
+            return self._kept.shards[shard.index]
+        everyone = range(len(sentences))
+        encoded: list[dict[int, Encoded]] = []
         if self._ahead.of(shard) is not None:
-            known = [self._ahead.encoded[shard.first + place] for place in chosen]
-            encoded = [dict(zip(chosen, each, strict=True)) for each in zip(*known, strict=True)]
-        else:
-            encoded = [
-                dict(zip(chosen, encoder.encode([sentences[place] for place in chosen]), strict=True))
-                for encoder in self.encoders
-            ]
+            known = [self._ahead.encoded[shard.first + place] for place in everyone]
+            encoded = [dict(zip(everyone, each, strict=True)) for each in zip(*known, strict=True)]
+        elif self._kept is not None or reading.pooling == "all":
+            encoded = self._encode(sentences, everyone)
         if reading.pooling == "all":
-            sizes = [encoded[0][place].counting for place in chosen]
+            sizes = [encoded[0][place].counting for place in everyone]
         else:
             sizes = [len(all_words(looked_at(sentence, reading.side, reading.pooling))) for sentence in sentences]
         starts = shard.start + np.concatenate([[0], np.cumsum(sizes[:-1], dtype=np.int64)]).astype(np.int64)
@@ -162,6 +161,15 @@ class Runner:
         if self._kept is not None:
             self._kept.shards[shard.index] = read
         return read
+
+    def _encoded(self, read: _Read, batch: PlannedBatch) -> _Read:
+        """What was read of a shard, with the sentences of a batch as every model reads them."""
+        return read if read.encoded else replace(read, encoded=self._encode(read.sentences, batch.members))
+
+    def _encode(self, sentences: Sequence[Sentence], members: Sequence[int]) -> list[dict[int, Encoded]]:
+        """Some of a shard's sentences by their places in it, as every model reads them."""
+        chosen = [sentences[member] for member in members]
+        return [dict(zip(members, encoder.encode(chosen), strict=True)) for encoder in self.encoders]
 
     def _add(self, read: _Read, batch: PlannedBatch, accumulators: Mapping[str, Accumulator]) -> int:
         """One planned batch into every accumulator; how many words only some of the models have."""
@@ -275,7 +283,8 @@ class _TooLarge(OutOfMemory):
 
 @dataclass(frozen=True)
 class _Read:
-    """The sentences of a shard, by their places in it: as each model reads them, and the number of their first word."""
+    """The sentences of a shard, by their places in it: as each model reads them (empty: not known yet), and the number
+    of their first word."""
 
     shard: Shard
     sentences: Sequence[Sentence]

@@ -23,8 +23,8 @@ BUCKETS = 32
 BIN = 0.5
 """Nats per bin of the histogram."""
 
-_AT_ONCE, _ON_DEVICE = 2**21, 2**24
-"""Logits made float32 at a time: 8 MiB, on other devices 64 MiB, and as much again for their exponentials."""
+_AT_ONCE, _ON_DEVICE = 2**19, 2**24
+"""Logits made float32 at a time: 2 MiB, on other devices 64 MiB, and as much again for their exponentials."""
 
 
 @dataclass(frozen=True)

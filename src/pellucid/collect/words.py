@@ -233,8 +233,10 @@ class Words:
             target = number[rows, words]
             kept = target >= 0
             found.append((target[kept], (rows * length + places)[kept]))
+        pieces = self.pieces[row, word]
+        several = (pieces > 1).nonzero()[:, 0]
         # every counted word has a first sub-word, and they are met in the order of the rows
-        return _Gather(found[0][1], found[1:], self.pieces[row, word].float()[:, None])
+        return _Gather(found[0][1], found[1:], (several, pieces[several].float()[:, None]))
 
     def rows(self, tensor: Tensor, room: Tensor | None = None) -> Tensor:
         """Rows [N, width] in float32 of a tensor [B, T, d] or [B, H, T, d], one for each of `places`; put into `room`
@@ -249,8 +251,9 @@ class Words:
             result = torch.index_select(flat, 0, gather.first, out=room)
         for target, source in gather.later:
             result.index_add_(0, target, flat.index_select(0, source).float())
-        if gather.pieces is not None:
-            result /= gather.pieces
+        if gather.several is not None:  # words of one sub-word are their own mean
+            several, pieces = gather.several
+            result.index_copy_(0, several, result.index_select(0, several) / pieces)
         return result
 
     @cached_property
@@ -335,12 +338,12 @@ class _Gather:
     """Where rows come from, as places in a batch laid flat: every word's first (or only) sub-word.
 
     The later ones come with the results that they add to, a rank at a time, each word at most once: so the order of its
-    sum is fixed. `pieces` [N, 1] is what a mean divides by.
+    sum is fixed. `several` are the words [n] of more than one, and how many they have [n, 1], by which a mean divides.
     """
 
     first: Tensor
     later: list[tuple[Tensor, Tensor]]
-    pieces: Tensor | None
+    several: tuple[Tensor, Tensor] | None
 
     def to(self, device: torch.device) -> _Gather:
         """The same on another device; a CPU adds in the order given, so there all ranks are one."""
@@ -349,4 +352,5 @@ class _Gather:
             targets, sources = zip(*later, strict=True)
             later = [(torch.cat(targets), torch.cat(sources))]
         later = [(target.to(device), source.to(device)) for target, source in later]
-        return _Gather(self.first.to(device), later, None if self.pieces is None else self.pieces.to(device))
+        several = None if self.several is None else (self.several[0].to(device), self.several[1].to(device))
+        return _Gather(self.first.to(device), later, several)
