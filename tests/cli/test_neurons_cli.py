@@ -52,7 +52,7 @@ def test_rankings_that_learn_tell_their_accuracy_beside_controls(cli, tagger, tm
     assert cli(*words, "--method", "probeless")[0] == 2
 
 
-def test_options_of_methods_and_a_store_as_source(cli, tagger, tmp_path):
+def test_options_of_methods_and_a_store_as_source(cli, refused, tagger, tmp_path):
     from pellucid.collect.build import build_store
 
     store = build_store(planted.model(), planted.corpus().take(40), tmp_path / "kept", ("neurons.0",), dtype="float32",
@@ -71,6 +71,9 @@ def test_options_of_methods_and_a_store_as_source(cli, tagger, tmp_path):
     code, out, err = cli(*words, "--pooling", "last")
     assert (code, out) == (2, "")
     assert "was read with pooling='mean', not with 'last'" in " ".join(err.split())
+    read_already = f"The store {str(tmp_path / 'kept')!r} was read already, so leave "
+    refused(*words, "--long", "truncate", said=read_already + "--long out")
+    refused(*words, "--engine", "processes", "--dtype", "bfloat16", said=read_already + "--dtype, --engine out")
     read = (
         "neurons",
         "rank",
@@ -86,6 +89,14 @@ def test_options_of_methods_and_a_store_as_source(cli, tagger, tmp_path):
     code, out, err = cli(*read, "--method", "probeless", "--standardise", "--method", "iou", "--exact")
     assert code == 0, err
     assert set(json.loads(out)) == {"probeless", "iou"}
+
+
+def test_ablation_alone_has_no_use_for_how_a_text_is_read(cli, refused, tagger):
+    words = ("neurons", "rank", tagger, *CORPUS, "--concept", "upos=NOUN", "--no-control", "--json")
+    said = "ablation runs the model's own task on the text; leave --threads, --long out"
+    refused(*words, "--method", "ablation", "--long", "truncate", "--threads", "1", said=said)
+    code, _, err = cli(*words, "--method", "ablation", "--method", "probeless", "--long", "truncate", "--threads", "1")
+    assert code == 0, err
 
 
 def test_a_page_is_written_beside_the_rankings(cli, tagger, tmp_path):

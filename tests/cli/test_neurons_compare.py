@@ -60,6 +60,32 @@ def test_saved_rankings_are_compared(cli, ranked, tmp_path):
     assert names == made["vote"].top(10)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--corpus", "grammar:5"),
+        ("--concept", "upos"),
+        ("--method", "iou"),
+        ("--sites", "resid.*"),
+        ("--parts", "3"),
+        ("--parts", "0"),
+        ("--redraw", "5"),
+        ("--fewest", "5"),
+        ("--pooling", "last"),
+        ("--device", "cpu"),
+    ],
+)
+def test_saved_rankings_are_compared_as_they_are(refused, ranked, given):
+    said = f"Saved rankings are compared as they are, so {given[0]} would need --model."
+    refused("neurons", "compare", ranked, *given, said=said)
+
+
+def test_a_single_ranking_is_looked_at(cli, ranked, tmp_path):
+    code, _, told = cli("neurons", "compare", ranked / "all-precision", "-o", tmp_path / "out")
+    assert code == 0, told
+    assert "One ranking looked at: all-precision" in (tmp_path / "out" / "neurons.html").read_text(encoding="utf-8")
+
+
 def test_methods_are_compared_on_parts_of_the_documents(cli, tagger):
     line = ["neurons", "compare", "--model", tagger, *CORPUS, "--concept", "upos", "--sites", "neurons.0"]
     code, printed, told = cli(*line, "--method", "probeless", "--method", "selectivity", "--parts", "3", "--json")
@@ -108,8 +134,6 @@ def test_rankings_of_documents_drawn_again_are_compared(cli, refused, tagger, tm
         assert made.values == pytest.approx(wanted.values)
         assert "drawn with replacement" in made.resampled
     refused(*line, "--redraw", "1", said="--redraw 1 leaves nothing to compare; use 2 or more")
-    for option in ("--redraw", "--fewest"):
-        refused("neurons", "compare", "anything", option, "5", said="--redraw and --fewest need --model")
 
 
 def test_fewest_says_how_many_words_a_class_needs(cli, tagger):

@@ -133,6 +133,27 @@ def test_bad_input_is_named():
         ClassHistograms("resid.1", label="tag", bins=8).merge(one, two)
 
 
+def test_numbers_too_large_to_be_added_up_are_no_reason_to_refuse():
+    rows = {"neurons.0": np.array([[1.5e38, -1.5e38, 0.25]] * 12, dtype=np.float32)}
+    collector = ClassHistograms("neurons.0", label="tag", bins=4)
+    setting = setting_of(facts_of({"neurons.0": (3,)}))  # no pilot: centre 0, scale 1
+    view = collector.view(shard(collector, setting, batches_of(rows, (), labels=["a", "b"] * 6)), setting)
+    assert view.histograms("neurons.0")[0].tolist() == [[0, 0, 0, 6], [6, 0, 0, 0], [0, 0, 6, 0]]
+
+
+def test_units_that_never_leave_the_centre_are_told_from_those_that_do_so_late():
+    rows = {"neurons.0": np.tile(np.array([7.0, 7.0, 0.0], np.float32), (40, 1))}
+    rows["neurons.0"][:, 0] += np.arange(40) % 3
+    rows["neurons.0"][38, 1] = 7.001  # in the last of the batches
+    collector = ClassHistograms("neurons.0", label="tag")
+    batches = batches_of(rows, (10, 20, 35), labels=["a"] * 40)
+    setting = with_pilot(collector, setting_of(facts_of({"neurons.0": (3,)})), batches[0])
+    assert shard(collector, setting, batches[:3]).arrays["moves"].tolist() == [True, False, False]
+    assert shard(collector, setting, batches).arrays["moves"].tolist() == [True, True, False]
+    parts = [shard(collector, setting, [each]) for each in batches]
+    assert merged(collector, parts, (0, 0, 0)).arrays["moves"].tolist() == [True, True, False]
+
+
 def test_groups_may_have_fewer_bins_than_the_whole():
     cuts, groups = (30, 60, 120, 121), (0, 0, 2, 2, 5)
     fine = ClassHistograms(tuple(WIDTHS), label="tag", bins=16, groups=True)

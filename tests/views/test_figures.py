@@ -97,6 +97,7 @@ def test_a_curve_has_band_and_grey_chance():
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert band.min() == result.low[0].min()
     assert band.max() == result.high[0].max()
+    assert axes.get_title() == result.axes["measure"][0]
     bare = replace(result, null=None, low=None, high=None, resampled="no interval: why not").plot().axes[0]
     assert len(bare.lines) == 1
     assert not bare.collections

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pellucid import neurons
 from pellucid.neurons import NeuronSurvey, Ranking
 from pellucid.neurons.ranking import overall_table
 from pellucid.results import Provenance, ResultError, Table
@@ -110,6 +111,14 @@ def test_numbers_far_apart_are_drawn_on_a_logarithmic_scale():
         axes for axes in replace(result, values=near, null=null).plot().axes if "infidelity" in axes.get_title()
     )
     assert panel.get_xscale() == "linear"
+
+
+def test_a_figure_of_one_curve_has_its_title_once():
+    rows = np.random.default_rng(0).normal(size=(40, 6))
+    ranking = neurons.rank(rows, ["A", "B"] * 20, sentences=np.arange(40) // 4)["probeless"]
+    figure = neurons.stability([ranking, ranking], counts=(2, 4)).plot()
+    assert figure.get_suptitle() == neurons.Stability.title
+    assert [axes.get_title() for axes in figure.axes] == [""]
 
 
 def test_curves_of_many_methods_keep_their_room_above_a_long_legend():

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pellucid.model import Model
     from pellucid.results import Result
 
+LONG = "window"
+"""What becomes of sentences over the model's limit, unless something else is asked for."""
+
 
 def check_out(out: Path | None) -> None:
     """Raises where results are to be saved and cannot be."""
@@ -30,15 +33,21 @@ def check_out(out: Path | None) -> None:
 
 
 def source_of(
-    name: str, corpus: str | None, shape: corpora.CorpusShape, opening: options.Opening
+    name: str,
+    corpus: str | None,
+    shape: corpora.CorpusShape,
+    opening: options.Opening,
+    running: sweeping.Running | None = None,
+    long: str = LONG,
 ) -> tuple[Model | Store, Corpus | None]:
-    """A store of that name, or a model and the corpus that it reads."""
+    """A store of that name, or a model and the corpus that it reads; a store has no use for how to read."""
     from pellucid.collect.store import Store
 
     if options.is_store(name):
         if corpus is not None:
             raise PellucidError(f"The store {name!r} has its text already; leave --corpus out.")
-        unused = [*_given(shape), *(each for each in _given(opening) if each != "--device")]
+        unused = [*given(shape), *(each for each in given(opening) if each != "--device")]
+        unused += ways_of_reading(running or sweeping.Running(), long)
         if unused:
             raise PellucidError(f"The store {name!r} was read already, so leave {listing(unused)} out.")
         return Store.open(name), None
@@ -48,10 +57,24 @@ def source_of(
     return opening.open(name), read
 
 
-def _given(group: corpora.CorpusShape | options.Opening) -> list[str]:
+def given(group: corpora.CorpusShape | options.Opening | sweeping.Running) -> list[str]:
     """The options of a group that were given, as they are typed."""
     usual = asdict(type(group)())
     return [f"--{name.replace('_', '-')}" for name, value in asdict(group).items() if value != usual[name]]
+
+
+def ways_of_reading(running: sweeping.Running, long: str) -> list[str]:
+    """The options of how a model reads a text that were given, as they are typed."""
+    return [*given(running), *(["--long"] if long != LONG else [])]
+
+
+def check_ways(methods: Sequence[str], running: sweeping.Running, long: str) -> None:
+    """Raises where it was said how to read the text, and no method reads it: ablation runs the model's own task."""
+    from pellucid.neurons import RANKINGS
+
+    unused = ways_of_reading(running, long)
+    if unused and all(name in RANKINGS and not RANKINGS[name].reads for name in methods):
+        raise PellucidError(f"{listing(methods)} runs the model's own task on the text; leave {listing(unused)} out.")
 
 
 def check_twin(source: object, methods: Sequence[str]) -> None:
@@ -72,16 +95,16 @@ def check_twin(source: object, methods: Sequence[str]) -> None:
 
 
 def reading(
-    source: object, methods: list[str], running: sweeping.Running | None = None, long: str = "window"
+    source: object, methods: list[str], running: sweeping.Running | None = None, long: str = LONG
 ) -> dict[str, Any]:
     """How a model reads the text, as `rank` takes it; a store was read already, and ablation runs a task."""
     from pellucid.model import Model
     from pellucid.neurons import RANKINGS
 
-    usual = asdict(sweeping.Running())
-    given = {} if running is None else {key: value for key, value in asdict(running).items() if value != usual[key]}
-    reads = isinstance(source, Model) and any(name in RANKINGS and RANKINGS[name].reads for name in methods)
-    return {**given, "long": long} if reads else given
+    if not isinstance(source, Model) or not any(name in RANKINGS and RANKINGS[name].reads for name in methods):
+        return {}
+    usual, told = asdict(sweeping.Running()), asdict(running or sweeping.Running())
+    return {**{key: value for key, value in told.items() if value != usual[key]}, "long": long}
 
 
 def training(source: object, methods: list[str], opening: options.Opening) -> dict[str, Any]:

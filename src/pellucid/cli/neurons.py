@@ -31,7 +31,7 @@ from pellucid.cli._neuron_options import (
     group,
 )
 from pellucid.cli._neuron_rankings import first_of, print_ranking, ranking_told
-from pellucid.cli._neuron_results import check_out, check_twin, give, reading, source_of, training
+from pellucid.cli._neuron_results import LONG, check_out, check_twin, check_ways, give, reading, source_of, training
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def rank(
     pooling: Pooling = None,
     preset: Annotated[str | None, typer.Option(help="neurox: that library's own arithmetic, of a store.")] = None,
     seed: Seed = 0,
-    long: sweeping.Long = "window",
+    long: sweeping.Long = LONG,
     *,
     scoring: Scoring,
     running: sweeping.Running,
@@ -86,7 +86,8 @@ def rank(
     check_out(out)
     given = scoring.given()
     methods = method or ["probeless"]
-    source, read = source_of(model, corpus, shape, opening)
+    check_ways(methods, running, long)
+    source, read = source_of(model, corpus, shape, opening, running, long)
     check_twin(source, methods if preset is None else [name for name in methods if name == "gaussian"])
     asked = concept_of(concept, read, pooling, store=source if isinstance(source, Store) else None)
     with careful():
@@ -137,7 +138,7 @@ def show(
     ] = None,
     fewest: FewestRanked = None,
     seed: Seed = 0,
-    long: sweeping.Long = "window",
+    long: sweeping.Long = LONG,
     *,
     running: sweeping.Running,
     shape: corpora.CorpusShape,

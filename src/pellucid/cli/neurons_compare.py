@@ -29,7 +29,7 @@ from pellucid.cli._neuron_options import (
     group,
 )
 from pellucid.cli._neuron_rankings import saved
-from pellucid.cli._neuron_results import check_out, give, reading
+from pellucid.cli._neuron_results import check_out, give, given, reading
 from pellucid.cli._print import console
 from pellucid.errors import PellucidError, listing
 
@@ -44,6 +44,8 @@ COMPARE = """Examples: pellucid neurons compare ranked/probeless ranked/iou -o c
 pellucid neurons compare one-model/precision other-model/precision"""
 USUAL = ("probeless", "selectivity", "iou", "precision")
 """Methods that are compared unless some are named: those that need one pass."""
+PARTS = 4
+"""Parts of the documents that are ranked as well, unless another number is given."""
 TOGETHER = {
     "agreement": "Agreement of the rankings",
     "vote": "A vote of all rankings",
@@ -86,7 +88,7 @@ def compare(
     bar: Annotated[float, typer.Option(help="Average precision from which a neuron is an expert.")] = 0.9,
     parts: Annotated[
         int, typer.Option(min=0, help="With --model: rank so many disjoint parts of the documents too; 0: none.")
-    ] = 4,
+    ] = PARTS,
     redraw: Annotated[
         int,
         typer.Option(
@@ -111,8 +113,12 @@ def compare(
     check_out(out)
     if bool(rankings) == (model is not None):
         raise PellucidError("Give folders of saved rankings, or --model, --corpus and --concept to rank now; not both.")
-    if model is None and (redraw or fewest is not None):
-        raise PellucidError("Saved rankings are compared as they are: --redraw and --fewest need --model.")
+    if model is None:
+        alone = {"corpus": corpus, "concept": concept, "method": method, "sites": sites, "fewest": fewest,
+                 "pooling": pooling, "redraw": redraw, "parts": parts != PARTS}  # fmt: skip
+        unused = [f"--{name}" for name, value in alone.items() if value] + given(shape) + given(opening)
+        if unused:
+            raise PellucidError(f"Saved rankings are compared as they are, so {listing(unused)} would need --model.")
     if redraw == 1:
         raise PellucidError("--redraw 1 leaves nothing to compare; use 2 or more, such as 20 (0: none).")
     drawn: dict[str, Result] = {}
@@ -131,7 +137,8 @@ def compare(
             again = now.of_parts(found, parts) if parts > 1 else {}
             drawn = now.drawn_again(found, redraw, top) if redraw else {}
         made = compared(found, again, drawn, top=top, cls=cls, bar=bar, seed=seed)
-    about = f"{len(found)} rankings compared: {listing(found, most=20)}."
+    compares = f"{len(found)} rankings compared" if len(found) > 1 else "One ranking looked at"
+    about = f"{compares}: {listing(found, most=20)}."
     models = dict.fromkeys(each.provenance.models[0]["name"] for each in found.values())
     give(made, out, json, model=" and ".join(models), about=about, headings=_headings([*found, *again]))
 
