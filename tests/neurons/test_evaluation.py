@@ -22,13 +22,6 @@ from tests.neurons import planted
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    models = [planted.model(), Model.random_like(planted.model(), 4)]
-    folder = tmp_path_factory.mktemp("stores") / "both"
-    return build_store(models, planted.corpus(), folder, "neurons.*", dtype="float32", progress=False)
-
-
-@pytest.fixture(scope="module")
 def ranking():
     """A ranking that puts the planted neurons first."""
     names = tuple(f"neurons.{layer}:{unit}" for layer in range(2) for unit in range(planted.INNER))
@@ -343,61 +336,6 @@ def test_the_training_part_is_the_store_without_the_documents_for_testing(both):
     assert ranked.values[0] == pytest.approx(rows[nouns].mean(0) - rows[others].mean(0), abs=1e-5)
     assert part.unit("0:neurons.1", 5).tolist() == part.layer("0:neurons.1")[:, 5].tolist()
     assert np.array_equal(part.slice("0:neurons.1", 3, 9).numpy(), part.layer("0:neurons.1")[3:9].numpy())
-
-
-def test_only_the_layer_with_planted_neurons_tells_the_concept(both):
-    found = neurons.per_layer(both, concept="upos=NOUN,VERB,ADJ", epochs=30, seeds=1)
-    assert found.axes["site"] == ("neurons.0", "neurons.1")
-    accuracy, random, control, selectivity = found.values
-    assert accuracy[0] > 0.97
-    assert accuracy[0] > accuracy[1]
-    assert selectivity == pytest.approx(accuracy - control)
-    assert (random < accuracy[0]).all()
-    assert 0.3 < found.null[0, 0] < 0.5
-    assert (found.null[:, 0] == found.null[:, 1]).all()
-    alone = neurons.probe(both, concept="upos=NOUN,VERB,ADJ", sites="neurons.1", penalty="l2", seeds=1, epochs=30,
-                          progress=False)  # fmt: skip
-    assert accuracy[1] == pytest.approx(alone.values[0, 0], abs=0.03)
-
-
-def test_layers_are_means_over_seeds(both):
-    """Those of a site are a probe's of as many seeds, its control task and the random model's among them."""
-    settings = {"concept": "upos=NOUN,VERB", "penalty": "l2", "epochs": 8, "seeds": 3}
-    found = neurons.per_layer(both, sites="neurons.1", **settings)
-    alone = neurons.probe(both, sites="neurons.1", **settings, progress=False)
-    assert found.values[:, 0] == pytest.approx(alone.values[:, 0], abs=1e-6)
-    assert found.null[:, 0] == pytest.approx(alone.null[:, 0])
-    assert found.provenance.arguments["seeds"] == neurons.per_layer(both, concept="upos=NOUN", epochs=1).provenance \
-        .arguments["seeds"] == 3  # fmt: skip
-    with pytest.raises(ResultError, match="seeds=11"):
-        neurons.per_layer(both, **{**settings, "seeds": 11})
-
-
-def test_layers_are_trained_one_at_a_time_with_the_numbers_of_all_together(both, monkeypatch):
-    """What is held while training is of one site; a training of all sites at once, each with its columns, gives the
-    same."""
-    from pellucid.neurons.concepts import Concept
-    from pellucid.neurons.probing import per_layer
-    from pellucid.neurons.probing.material import Reading, material
-    from pellucid.neurons.probing.probes import control_tasks, real_tasks, tested
-    from pellucid.neurons.probing.training import Settings, fit
-
-    read = list[tuple[str, ...]]()
-
-    def noted(rows, *rest):
-        read.append(rows.names)
-        return fit(rows, *rest)
-
-    monkeypatch.setattr(per_layer, "fit", noted)
-    layers = neurons.per_layer(both, concept="upos=NOUN,VERB", epochs=8, seeds=2)
-    assert [len(names) for names in read] == [planted.INNER] * 4
-    found = material(both, Concept.parse("upos=NOUN,VERB"), Reading())
-    sites = np.array([name.rpartition(":")[0] for name in found.rows.names])
-    tasks = [task for made in (real_tasks(found, 2), control_tasks(found, 2, 0)) for name in ("neurons.0", "neurons.1")
-             for task in (replace(each, columns=sites == name) for each in made)]  # fmt: skip
-    together = tested(found.rows, fit(found.rows, tasks, 3, Settings(0.0, 1e-3, epochs=8)), tasks, found)
-    expected = together.sum(axis=(1, 2)).reshape(2, 2, 2).mean(axis=2) / found.split.test.sum()
-    assert layers.values[[0, 2]] == pytest.approx(expected, abs=2e-3)
 
 
 def test_sets_are_the_first_the_last_and_draws():

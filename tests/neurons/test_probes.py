@@ -11,7 +11,6 @@ import torch
 
 from pellucid import Corpus, Sentence, neurons
 from pellucid.collect.build import build_store
-from pellucid.collect.store import Store
 from pellucid.errors import CorpusError, SiteError
 from pellucid.model import Model
 from pellucid.neurons.concepts import Concept
@@ -25,14 +24,6 @@ from pellucid.neurons.ranking import accuracy_told
 from pellucid.results import ResultError
 from pellucid.uncertainty import jackknife
 from tests.neurons import planted
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory) -> Store:
-    """A store of the planted model and its random twin."""
-    models = [planted.model(), Model.random_like(planted.model(), 4)]
-    folder = tmp_path_factory.mktemp("stores") / "both"
-    return build_store(models, planted.corpus(), folder, "neurons.*", dtype="float32", progress=False)
 
 
 @pytest.fixture(scope="module")

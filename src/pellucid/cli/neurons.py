@@ -35,6 +35,8 @@ from pellucid.cli._neuron_results import LONG, check_out, check_twin, check_ways
 from pellucid.cli._print import console, print_json, print_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pellucid.corpus import Corpus
     from pellucid.model import Model
     from pellucid.neurons import NeuronReading, Ranking
@@ -174,16 +176,23 @@ def show(
         settings["pooling"] = pooling
     result = read_neurons(opened, text, neurons=names, concept=asked or None, cut=cut, seed=seed, **settings)
     result = under_command(_with_effects(result, opened, text.take(effects) if effects else None, seed))
+    _give_reading(result, rankings, opened, out, json=json)
+
+
+def _give_reading(
+    result: NeuronReading, rankings: Mapping[str, Ranking], model: Model, out: Path | None, *, json: bool
+) -> None:
+    """Writes the page, where a folder was named, and prints every neuron, or all of it as JSON."""
     page = None
     if out is not None:
         from pellucid.report.neurons import write_neurons
 
-        page = write_neurons(out, result, rankings, model=opened.name, command=command_line())
+        page = write_neurons(out, result, rankings, model=model.name, command=command_line())
     if json:
         print_json(result.to_json())
         return
     _print_left_out(rankings)
-    for name in names:
+    for name in result.neurons:
         _print_neuron(result, name)
     if page is not None:
         console().print(f"Open this file in a browser: {page.resolve()}")
