@@ -58,8 +58,8 @@ def test_layers_are_trained_one_at_a_time_with_the_numbers_of_all_together(both,
     assert [len(names) for names in read] == [planted.INNER] * 4
     found = material(both, Concept.parse("upos=NOUN,VERB"), Reading())
     sites = np.array([name.rpartition(":")[0] for name in found.rows.names])
-    tasks = [task for made in (probes.real_tasks(found, 2), probes.control_tasks(found, 2, 0)) for name in ("neurons.0", "neurons.1")
-             for task in (replace(each, columns=sites == name) for each in made)]  # fmt: skip
+    kinds, names = (probes.real_tasks(found, 2), probes.control_tasks(found, 2, 0)), ("neurons.0", "neurons.1")
+    tasks = [replace(each, columns=sites == name) for made in kinds for name in names for each in made]
     together = probes.tested(found.rows, fit(found.rows, tasks, 3, Settings(0.0, 1e-3, epochs=8)), tasks, found)
     expected = together.sum(axis=(1, 2)).reshape(2, 2, 2).mean(axis=2) / found.split.test.sum()
     assert layers.values[[0, 2]] == pytest.approx(expected, abs=2e-3)
