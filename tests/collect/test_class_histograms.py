@@ -142,16 +142,18 @@ def test_numbers_too_large_to_be_added_up_are_no_reason_to_refuse():
 
 
 def test_units_that_never_leave_the_centre_are_told_from_those_that_do_so_late():
-    rows = {"neurons.0": np.tile(np.array([7.0, 7.0, 0.0], np.float32), (40, 1))}
-    rows["neurons.0"][:, 0] += np.arange(40) % 3
-    rows["neurons.0"][38, 1] = 7.001  # in the last of the batches
-    collector = ClassHistograms("neurons.0", label="tag")
+    """Units of several sites stand side by side."""
+    rows = {name: np.tile(np.array([7.0, 7.0, 0.0], np.float32), (40, 1)) for name in ("neurons.0", "neurons.1")}
+    rows["neurons.1"][:, 0] += np.arange(40) % 3
+    rows["neurons.1"][38, 1] = 7.001  # in the last of the batches
+    collector = ClassHistograms(("neurons.0", "neurons.1"), label="tag")
     batches = batches_of(rows, (10, 20, 35), labels=["a"] * 40)
-    setting = with_pilot(collector, setting_of(facts_of({"neurons.0": (3,)})), batches[0])
-    assert shard(collector, setting, batches[:3]).arrays["moves"].tolist() == [True, False, False]
-    assert shard(collector, setting, batches).arrays["moves"].tolist() == [True, True, False]
+    setting = with_pilot(collector, setting_of(facts_of({"neurons.0": (3,), "neurons.1": (3,)})), batches[0])
+    early, late = [False] * 3 + [True, False, False], [False] * 3 + [True, True, False]
+    assert shard(collector, setting, batches[:3]).arrays["moves"].tolist() == early
+    assert shard(collector, setting, batches).arrays["moves"].tolist() == late
     parts = [shard(collector, setting, [each]) for each in batches]
-    assert merged(collector, parts, (0, 0, 0)).arrays["moves"].tolist() == [True, True, False]
+    assert merged(collector, parts, (0, 0, 0)).arrays["moves"].tolist() == late
 
 
 def test_groups_may_have_fewer_bins_than_the_whole():
