@@ -106,6 +106,21 @@ def test_texts_colour_whole_sentences(reading):
     assert {row["sentence"] for row in rows} == {1, 2, 3}
 
 
+def test_a_sentence_that_comes_again_is_shown_once():
+    """The same five sentences four times over have the contexts and coloured texts that they have once."""
+    few = list(planted.corpus().take(5))
+    again = [replace(each, id=f"{each.id}-{time}") for time in range(4) for each in few]
+    once, often = (read(planted.model(), pl.Corpus.of(each), neurons=[NOUN, OTHER]) for each in (few, again))
+    columns = ("end", "rank", "left", "word", "right")
+    for name in (NOUN, OTHER):
+        lines = [[[row[column] for column in columns] for row in each.rows_of("contexts", name)]
+                 for each in (once, often)]  # fmt: skip
+        assert lines[0] == lines[1]
+        texts = [[(row["sentence"], row["word"]) for row in each.rows_of("texts", name)] for each in (once, often)]
+        assert texts[0] == texts[1]
+        assert len({tuple(word for at, word in texts[1] if at == rank) for rank in (1, 2, 3)}) == 3
+
+
 def test_measures_against_plain_formulas(reading, rows):
     values, words, _ = rows
     small = np.array([word.lower() for word in words])

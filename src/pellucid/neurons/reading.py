@@ -80,9 +80,10 @@ def read(
     """Reads neurons such as `"neurons.3:17"`, from `Traces(neurons)` of a sweep or from a model and a corpus.
 
     Top words are those with the largest mean |z| among words that occur at least twice (if any does); contexts are the
-    largest and smallest activations. With a `concept`, or several, the mean z of every class stands beside. With a
-    `cut`, so do the neurons of the same site in its cluster: average linkage of 1 − |ρ|, joined while it is at most
-    `cut`. `options` are those of `sweep`. Intervals leave out document groups in turn.
+    largest and smallest activations, those of sentences with the same text once. With a `concept`, or several, the mean
+    z of every class stands beside. With a `cut`, so do the neurons of the same site in its cluster: average linkage of
+    1 − |ρ|, joined while it is at most `cut`. `options` are those of `sweep`. Intervals leave out document groups in
+    turn.
     """
     from pellucid.collect.found import Found
     from pellucid.collect.moments import Moments
@@ -133,6 +134,14 @@ class Traced:
         first = {number: len(each.spans) for number, each in self.sentences.items()}
         before = np.array([first[number] for number in self.sentence.tolist()])
         return self.position + 1 - np.where(self.position >= before, before, 0)
+
+    @cached_property
+    def text(self) -> Array:
+        """The number of the first sentence with the same text, [words]: one that comes again shows nothing new."""
+        first: dict[tuple[str, str], int] = {}
+        same = {number: first.setdefault((each.text, each.second.text if each.second else ""), number)
+                for number, each in self.sentences.items()}  # fmt: skip
+        return np.array([same[number] for number in self.sentence.tolist()])
 
 
 def _reading(

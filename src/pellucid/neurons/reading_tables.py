@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pellucid.neurons.class_sums import ClassSums
 from pellucid.neurons.selectivity import against_rest
-from pellucid.results import Table
+from pellucid.results import Array, Table
 
 if TYPE_CHECKING:
     from pellucid.corpus import Sentence
@@ -54,12 +54,16 @@ def kind_of(reach: float, silent: float, ends: float) -> str:
 
 
 def context_rows(data: Traced, k: int, in_context: Callable[[Sentence, int], tuple[str, str, str]]) -> Table:
-    """The k largest and the k smallest activations of every neuron with the text around them; of equals the earlier."""
+    """The k largest and the k smallest activations of every neuron with the text around them; of equals the earlier.
+
+    Of a sentence that comes again with the same text, one counts.
+    """
     rows: list[tuple[Any, ...]] = []
+    places = list(zip(data.text.tolist(), data.position.tolist(), strict=True))
     for unit, name in enumerate(data.neurons):
         for end, sign in (("largest", -1.0), ("smallest", 1.0)):
-            order = np.argsort(sign * data.values[:, unit], kind="stable")[:k]
-            for rank, row in enumerate(order.tolist(), start=1):
+            order = np.argsort(sign * data.values[:, unit], kind="stable")
+            for rank, row in enumerate(_first_apart(order, places, k), start=1):
                 sentence = data.sentences[int(data.sentence[row])]
                 line = in_context(sentence, int(data.position[row]))
                 rows.append((name, end, rank, float(data.values[row, unit]), sentence.document, *line))
@@ -88,18 +92,31 @@ def word_rows(data: Traced, k: int) -> Table:
 
 
 def text_rows(data: Traced, k: int) -> Table:
-    """Every word of the k sentences in which a neuron is strongest, with its z, in the order of the text."""
+    """Every word of the k sentences in which a neuron is strongest, with its z, in the order of the text.
+
+    Of sentences with the same text, one counts.
+    """
     rows: list[tuple[Any, ...]] = []
-    numbers, place = np.unique(data.sentence, return_inverse=True)
+    numbers, first, place = np.unique(data.sentence, return_index=True, return_inverse=True)
+    texts = data.text[first].tolist()
     for unit, name in enumerate(data.neurons):
         strongest = np.zeros(len(numbers))
         np.maximum.at(strongest, place, np.abs(data.z[:, unit]))
-        chosen = np.argsort(-strongest, kind="stable")[:k].tolist()
-        for rank, at in enumerate(chosen, start=1):
+        for rank, at in enumerate(_first_apart(np.argsort(-strongest, kind="stable"), texts, k), start=1):
             rows += [
                 (name, rank, data.words[row], float(data.z[row, unit])) for row in np.flatnonzero(place == at).tolist()
             ]
     return _rows(("neuron", "sentence", "word", "z"), rows)
+
+
+def _first_apart(order: Array, names: Sequence[Hashable], k: int) -> list[int]:
+    """The first k numbers of an order whose names differ."""
+    found: dict[Hashable, int] = {}
+    for number in order.tolist():
+        if len(found) == k:
+            break
+        found.setdefault(names[number], number)
+    return list(found.values())
 
 
 def histograms(data: Traced) -> Table:
