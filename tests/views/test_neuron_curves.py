@@ -117,8 +117,8 @@ def test_a_figure_of_one_curve_has_its_title_once():
     rows = np.random.default_rng(0).normal(size=(40, 6))
     ranking = neurons.rank(rows, ["A", "B"] * 20, sentences=np.arange(40) // 4)["probeless"]
     figure = neurons.stability([ranking, ranking], counts=(2, 4)).plot()
-    assert figure.get_suptitle() == neurons.Stability.title
-    assert [axes.get_title() for axes in figure.axes] == [""]
+    assert figure.get_suptitle() == ""
+    assert [axes.get_title() for axes in figure.axes] == [neurons.Stability.title]
 
 
 def test_curves_of_many_methods_keep_their_room_above_a_long_legend():

@@ -36,12 +36,12 @@ def curves(result: Result, *, measures: Sequence[str] | None = None, width: floa
             at = result.place("measure", names[place]) if "measure" in result.axes else slice(None)
             band = None if result.low is None or result.high is None else (result.low[at], result.high[at])
             _curve(axes, values[place], None if null is None else null[place], band)
-            if "measure" in result.axes:  # else the only panel's name is that of the figure
-                axes.set_title(names[place], parse_math=False)
+            axes.set_title(names[place], parse_math=False)
             label_ticks(axes.xaxis, result.axes[along], 8)
             axes.set_xlabel(along if place + across >= len(names) else "")
         _legend(figure, grid.ravel()[0], result)
-        figure.suptitle(result.title, fontsize=10)
+        if "measure" in result.axes:  # else the only panel has this title
+            figure.suptitle(result.title, fontsize=10)
         return settled(figure)
 
 
