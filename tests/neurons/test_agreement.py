@@ -85,6 +85,19 @@ def test_the_interval_of_an_agreement_is_that_of_scores_drawn_again():
     assert np.abs(still.high - still.low).max() < 1e-9
 
 
+def test_an_interval_that_is_cut_off_is_as_wide_as_its_whole_side():
+    """A share of .05 ± .2 has the interval 0 to .25, and one of −.9, at the lower end of values, −1 to −.7."""
+    values, names = np.array([0.05, 0.5, -0.9, -0.05, 0.95]), [f"n:{place}" for place in range(5)]
+    least, most = np.where(values < 0, -1, 0), np.where(values < 0, 0, 1)
+    low, high = (np.clip(values + reach, least, most)[None] for reach in (-0.2, 0.2))
+    cut = ranking(values, low=low, high=high, names=names)
+    assert deviations(cut, "c0") == pytest.approx(0.2 / t.ppf(0.975, 9), abs=1e-6)
+    columns = cut.overall.columns
+    overall = overall_table(names, columns["score"], null=None, low=columns["low"].clip(0), high=columns["high"])
+    cut = replace(cut, tables={"overall": overall})
+    assert deviations(cut, None) == pytest.approx(0.1 / t.ppf(0.975, 9), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("told", "freedom"),
     [("10 document groups (jackknife, 95%)", 9), ("3 of 10 sentence groups, each left out in turn", 2),

@@ -105,11 +105,12 @@ def test_intervals_are_over_the_forests_class_by_class():
     real = np.stack([_grown(given, fold, 10, 10_000, 0).real for fold in range(3)])
     reach = t.ppf(0.975, 2) * 9 / 10**0.5 * real.std(axis=0, ddof=1)
     assert np.abs(found.values) == pytest.approx(real.mean(axis=0))
-    assert found.high - found.low == pytest.approx(2 * reach)
-    assert (found.high + found.low) / 2 == pytest.approx(found.values)
-    assert found.overall.columns["high"] - found.overall.columns["score"] == pytest.approx(
-        t.ppf(0.975, 2) * 9 / 10**0.5 * real.sum(axis=1).std(axis=0, ddof=1)
-    )
+    sign, ends = np.sign(found.values), [np.clip(np.abs(found.values) + each, 0, 1) for each in (-reach, reach)]
+    assert np.sort([sign * end for end in ends], axis=0) == pytest.approx(np.stack([found.low, found.high]))
+    overall, width = found.overall.columns, t.ppf(0.975, 2) * 9 / 10**0.5 * real.sum(axis=1).std(axis=0, ddof=1)
+    assert overall["high"] == pytest.approx(np.minimum(1, overall["score"] + width))
+    assert overall["low"] == pytest.approx(np.maximum(0, overall["score"] - width))
+    assert overall["low"].min() == 0 < overall["low"].max()
     assert "3 of 10 document groups" in found.resampled
 
 

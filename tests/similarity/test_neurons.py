@@ -209,7 +209,7 @@ def test_matching_of_two_sites_and_the_interval_of_its_pairs() -> None:
     for group in range(GROUPS):
         rest = [rows[key][groups != group] for key in ("0:neurons.0", "1:neurons.1")]
         without.append(np.abs(r_of(*rest)[np.arange(4), partner[:4]]))
-    ends = jackknife(result.values[0, 0, :4], without, [WORDS] * GROUPS)
+    ends = jackknife(result.values[0, 0, :4], without, [WORDS] * GROUPS).within(0, 1)
     assert result.low is not None
     np.testing.assert_allclose(result.low[0, 0, :4], ends.low, atol=1e-7)
 
@@ -224,7 +224,8 @@ def test_interval_leaves_out_each_group() -> None:
             x, y = rows["0:neurons.0"][kept], rows["1:neurons.0"][kept]
             return np.abs(r_of(x, y)).max(1) if score == "maxcorr" else r2_of(x, y)
 
-        ends = jackknife(scored(groups >= 0), [scored(groups != g) for g in range(GROUPS)], [WORDS] * GROUPS)
+        without = [scored(groups != group) for group in range(GROUPS)]
+        ends = jackknife(scored(groups >= 0), without, [WORDS] * GROUPS).within(0, 1)  # sizes of correlations, shares
         assert result.low is not None
         assert result.high is not None
         np.testing.assert_allclose(result.low[0, 0], ends.low, atol=1e-7)

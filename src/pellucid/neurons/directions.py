@@ -136,7 +136,7 @@ def _interval(pairs: MomentPairs, best: list[Shared], rho: Array) -> Interval:
         rest = MomentPairs(view.without(group), pairs.precision)
         again = [shared(rest.pair(each.key, each.other), each.sizes).rho for each in best]
         without.append(np.concatenate([_padded(one, len(each.rho)) for one, each in zip(again, best, strict=True)]))
-    return jackknife(rho, without, [view.group(group).n for group in view.groups])
+    return jackknife(rho, without, [view.group(group).n for group in view.groups]).within(0.0, 1.0)
 
 
 def _padded(rho: Array, count: int) -> Array:

@@ -239,7 +239,7 @@ def _interval(units: _Units, best: _Best) -> Interval:
         return Interval(None, None, f"no interval: {kept}")
     like = best if units.score == "matching" else None
     without = [units.best(view.without(group), like).value for group in view.groups]
-    return jackknife(best.value, without, [view.group(group).n for group in view.groups])
+    return jackknife(best.value, without, [view.group(group).n for group in view.groups]).within(0.0, 1.0)
 
 
 def sides_of(found: Found, site: str | None, left: str | None, right: str | None) -> Sides:

@@ -123,7 +123,7 @@ def vote(rankings: Mapping[str, Ranking], *, cls: str | None = None, seed: int =
         dice = np.random.default_rng([seed, 14])
         drawn = [[_voted(list(rankings.values()), name, dice) for name in asked] for _ in range(_VOTES)]
         reach = NORMAL * np.std(drawn, axis=0, ddof=1)
-        ends = [whole - reach, whole + reach]
+        ends = [np.clip(whole - reach, 0.0, 1.0), np.clip(whole + reach, 0.0, 1.0)]
     signed = np.sort(np.stack([sign * end[:-1] for end in ends]), axis=0) if bounded else None
     half = np.full(len(names), 0.5)
     told = {"method": "vote", "concept": first.concept, "class": cls, "rankings": list(rankings)}

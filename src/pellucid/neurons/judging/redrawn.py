@@ -35,16 +35,17 @@ def quantile_of(resampled: str, *, level: float = 0.95) -> float:
 
 
 def deviations(ranking: Ranking, cls: str | None) -> Array | None:
-    """The standard deviation of every neuron's score, [neuron], from its interval; None where there is none."""
+    """The standard deviation of every neuron's score, [neuron], from its interval; None where there is none.
+
+    Intervals end where the score itself does, at 0 or at 1: the side that was not cut tells how wide they are.
+    """
     if cls is None:
         columns = ranking.overall.columns
-        ends = (columns["low"], columns["high"]) if "low" in columns else None
-    elif ranking.low is None or ranking.high is None:
-        ends = None
+        score, ends = columns["score"], (columns["low"], columns["high"]) if "low" in columns else None
     else:
-        place = ranking.place("class", cls)
-        ends = ranking.low[place], ranking.high[place]
-    return None if ends is None else (ends[1] - ends[0]) / 2 / quantile_of(ranking.resampled)
+        place, low, high = ranking.place("class", cls), ranking.low, ranking.high
+        score, ends = ranking.values[place], None if low is None or high is None else (low[place], high[place])
+    return None if ends is None else np.maximum(score - ends[0], ends[1] - score) / quantile_of(ranking.resampled)
 
 
 def redrawn(scores: Array, deviation: Array, dice: np.random.Generator, *, by: str = "absolute") -> Array:

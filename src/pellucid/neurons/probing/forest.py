@@ -134,7 +134,8 @@ def _ranking(found: Material, made: Sequence[_Grown], told: dict[str, Any], seed
     names, unit = found.rows.names, found.data.unit.removesuffix("s")
     chosen = scored_places(found.data.classes)
     real, shuffled = (np.stack(parts) for parts in zip(*((each.real, each.shuffled) for each in made), strict=True))
-    sign, own, every = _sides(found)[chosen], over_folds(real[:, chosen], unit=unit), over_folds(real.sum(axis=1))
+    own, every = (over_folds(part, unit=unit).within(0.0, 1.0) for part in (real[:, chosen], real.sum(axis=1)))
+    sign = _sides(found)[chosen]
     score, null = real.mean(axis=0), shuffled.mean(axis=0)
     low = high = None
     if own.low is not None and own.high is not None:

@@ -269,7 +269,7 @@ def weight_tables(found: Material, trained: Fitted, seeds: int) -> dict[str, Tab
         ("weights", real, control, axes),
         ("neurons", every, chance, {"neuron": found.rows.names}),
     ):
-        interval = over_folds(part)
+        interval = over_folds(part) if name == "weights" else over_folds(part).within(0.0, np.inf)
         columns = {"weight" if name == "weights" else "score": part.mean(axis=0), "control": beside.mean(axis=0)}
         if interval.low is not None and interval.high is not None:
             columns |= {"low": interval.low, "high": interval.high}
