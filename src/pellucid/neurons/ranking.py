@@ -133,6 +133,13 @@ class Ranking(Result):
         chosen = self.overall.columns["score"] if cls is None else self.values[self.place("class", cls)]
         return np.abs(chosen) if by == "absolute" else np.array(chosen)
 
+    def size_ends(self) -> tuple[Array, Array] | None:
+        """Both ends of the sizes of scores, [class, neuron] each; None without an interval."""
+        if self.low is None or self.high is None:
+            return None
+        down = self.values < 0
+        return np.where(down, -self.high, self.low), np.where(down, -self.low, self.high)
+
     def order(self, cls: str | None = None, *, by: str = "absolute", seed: int | None = None) -> list[str]:
         """The names of all neurons, the most important first; of equals, the one that stands first in the model.
 

@@ -215,17 +215,16 @@ def expert_share(rankings: Mapping[str, Ranking], *, bar: float = 0.9) -> Expert
     sizes = [np.abs(each.values[chosen[model]]) for model, each in rankings.items()]
     twins = [np.abs(each.table("random model").columns["value"][chosen[model]]) for model, each in rankings.items()
              if "random model" in each.tables]  # fmt: skip
-    reach = [(each.high - each.low)[chosen[model]] / 2 for model, each in rankings.items()
-             if each.low is not None and each.high is not None]  # fmt: skip
-    bounded = len(reach) == len(rankings)
+    ends = [(found, chosen[model]) for model, each in rankings.items() if (found := each.size_ends()) is not None]
+    bounded = len(ends) == len(rankings)
     models = tuple(model for each in rankings.values() for model in each.provenance.models[:1])
     told = {"bar": bar, "concept": first.concept, "method": first.method}
     return ExpertShare(
         axes={"model": tuple(rankings), "class": tuple(classes)},
         values=share(sizes),
         null=share(twins) if len(twins) == len(rankings) else None,
-        low=share([size - each for size, each in zip(sizes, reach, strict=True)]) if bounded else None,
-        high=share([size + each for size, each in zip(sizes, reach, strict=True)]) if bounded else None,
+        low=share([low[places] for (low, _), places in ends]) if bounded else None,
+        high=share([high[places] for (_, high), places in ends]) if bounded else None,
         resampled=f"all scores at the ends of their bounds over {first.resampled}" if bounded
         else "no interval: a ranking has none",
         provenance=replace(first.provenance, function="neurons.expert_share", arguments=told, models=models),

@@ -297,16 +297,12 @@ def experts(ranking: Ranking) -> Grid:
     The ends of the model's interval are the shares with every score at the lower, or upper, end of its own, over
     document groups; the twin has none.
     """
-    own, ends = np.abs(ranking.values), np.full((2, *ranking.values.shape), np.nan)
-    if ranking.low is not None and ranking.high is not None:
-        reach = (ranking.high - ranking.low) / 2
-        ends = np.stack([own - reach, own + reach])
+    own, ends = np.abs(ranking.values), ranking.size_ends()
     twin = np.abs(ranking.table("random model").columns["value"])
 
     def shares(sizes: Array) -> Array:
         return np.array([(sizes.max(axis=0) >= bar).mean() for bar in BARS])
 
     values = np.stack([shares(own), shares(twin)])
-    low, high = (np.stack([shares(end), np.full(len(BARS), np.nan)]) for end in ends)
-    bounded = ranking.low is not None
-    return Grid(("model", "random model"), BARS, values, np.stack([values[1]] * 2), *((low, high) if bounded else ()))
+    bounds = [np.stack([shares(end), np.full(len(BARS), np.nan)]) for end in ends or ()]
+    return Grid(("model", "random model"), BARS, values, np.stack([values[1]] * 2), *bounds)
