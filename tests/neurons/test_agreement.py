@@ -360,7 +360,8 @@ def test_experts_are_counted_model_by_model():
     assert found.resampled.startswith("all scores at the ends of their bounds over 10 document groups")
     assert neurons.expert_share({"small": ranking(values)}).null is None
     sides = np.r_[0.97, -0.97, np.full(10, 0.5)]
-    low, high = (np.clip(sides + reach, np.where(sides < 0, -1, 0), np.where(sides < 0, 0, 1)) for reach in (-0.08, 0.08))
+    least, most = np.where(sides < 0, -1, 0), np.where(sides < 0, 0, 1)
+    low, high = (np.clip(sides + reach, least, most) for reach in (-0.08, 0.08))
     cut = neurons.expert_share({"m": ranking([sides], low=low[None], high=high[None])}, bar=0.9)
     assert (cut.low[0, 0], cut.values[0, 0], cut.high[0, 0]) == (0, 2 / 12, 2 / 12), "both may be as low as 0.89"
     assert len(found.provenance.models) == 2
