@@ -268,8 +268,11 @@ def test_neurons_are_followed_through_templates(cli, tagger, tmp_path):
     nouns = [word for word in words if planted.tags_of_words()[word] == "NOUN"][:2]
     verbs = [word for word in words if planted.tags_of_words()[word] == "VERB"][:2]
     kinds = ["--template", f"noun: the / {'|'.join(nouns)}", "--template", f"verb: the / {'|'.join(verbs)}"]
-    code, printed, told = cli("neurons", "follow", tagger, "--neuron", name, *kinds, "-o", tmp_path / "out")
+    line = ["neurons", "follow", tagger, "--neuron", name, "--neuron", "neurons.0:0", *kinds]
+    code, printed, told = cli(*line, "-o", tmp_path / "out")
     assert code == 0, told
+    page = (tmp_path / "out" / "neurons.html").read_text(encoding="utf-8")
+    assert page.count("mean activation at each word") == 1, "what is the same for all neurons is told once"
     found = Result.load(tmp_path / "out" / "templates")
     first, second = found.values[0]
     assert first[0] == pytest.approx(second[0])

@@ -18,6 +18,7 @@ def test_a_survey_prints_counts_and_saves(cli, tagger, tmp_path):
     page = (tmp_path / "s" / "neurons.html").read_text(encoding="utf-8")
     assert "mostly silent" in page
     assert "<title>tagger – Pellucid" in page, "the folder of the model, without those above it"
+    assert "those that follow place or frequency, over grammar:60:3." in page
     assert planted.names()["NOUN"] in saved.of_kind("mostly silent")
     assert saved.provenance.command.startswith("pellucid neurons survey")
     code, printed, _ = cli(*line, "--json")

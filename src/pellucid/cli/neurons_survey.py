@@ -51,7 +51,7 @@ def survey(
     read, opened = shape.open(corpus), opening.open(model)
     how = {**asdict(running), "long": long}
     result = surveyed(opened, read, sites=sites, control=control, seed=seed, **how)
-    about = f"Neurons of {opened.name} that are dead, silent or saturated, and those that follow place or frequency."
+    about = f"Neurons that are dead, silent or saturated, and those that follow place or frequency, over {read.name}."
     give({"survey": result}, out, json, model=opened.name, about=about, headings={"survey": "All neurons at a glance"},
          tell=lambda _, each: _print(each, top))  # fmt: skip
 

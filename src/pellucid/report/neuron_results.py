@@ -69,20 +69,19 @@ def show_result(sheet: Sheet, result: Result, *, name: str) -> None:
         caption=f"Grey: {result.chance}. {resampling(result)}.",
         alt=result.title,
     )
-    if result.measures:
-        sheet.html(element("ul", *(element("li", element("b", key), f": {told}") for key, told in _phrases(result))))
+    _tell_measures(sheet, dict(result.measures))
     if result.values.size <= CELLS:
         _cells(sheet, result, name)
     for key, table in result.tables.items():
         _table(sheet, table, key, f"{name}_{key}".replace(" ", "_"))
 
 
-def _phrases(result: Result) -> list[tuple[str, str]]:
-    """The measures that are told apart by what they mean."""
-    told = dict(result.measures)
-    return (
-        list(told.items()) if len(set(told.values())) > 1 or len(told) == 1 else [("each", next(iter(told.values())))]
-    )
+def _tell_measures(sheet: Sheet, phrases: dict[str, str]) -> None:
+    """What measures mean, each by itself; once, where all mean the same."""
+    if len(phrases) > 1 and len(set(phrases.values())) == 1:
+        sheet.text(f"Values: {next(iter(phrases.values()))}.")
+    elif phrases:
+        sheet.html(element("ul", *(element("li", element("b", key), f": {told}") for key, told in phrases.items())))
 
 
 def _cells(sheet: Sheet, result: Result, name: str) -> None:
