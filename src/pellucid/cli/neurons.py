@@ -232,7 +232,7 @@ def _print_neuron(result: NeuronReading, name: str) -> None:
     ]
     title = f"{name}: {told['kind']}, mean {told['mean']:.3g}, sd {told['sd']:.3g}"
     print_table(["responds to", "value", "chance"], rows, title=title, right=["value", "chance"])
-    words = [f"{row['word']} ({row['mean z']:+.1f})" for row in result.rows_of("words", name)]
+    words = [f"“{row['word']}” ({row['mean z']:+.1f})" for row in result.rows_of("words", name)]
     console().print(f"words (mean z): {', '.join(words)}")
     if "effects" in result.tables:
         for row in result.rows_of("effects", name):

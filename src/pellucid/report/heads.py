@@ -128,7 +128,7 @@ def _rules(sheet: Sheet, result: HeadFunctions) -> None:
         f"Chance: {result.chance}. Every function must also beat chance with p < {rules['level']:g} after Holm's "
         "correction for all heads (and offsets or relations); the variance is the larger of that of shuffled positions "
         "and that between sentences. Words in sight: all, or those up to the query where a model only looks back. What "
-        "a head looks at is not yet what the model uses: `pellucid importance` asks that."
+        "a head looks at is not yet what the model uses: pellucid importance asks that."
     )
 
 

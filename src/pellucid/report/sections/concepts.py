@@ -36,7 +36,7 @@ def absent(subject: Subject) -> str | None:
         return f"the text has no parts of speech (the label {LABEL!r}); give a treebank (.conllu)."
     count = units(subject)
     if count > MOST:
-        return f"{count:,} hidden units are many for a report; rank some with `pellucid neurons rank --sites`."
+        return f"{count:,} hidden units are many for a report; rank some with pellucid neurons rank --sites."
     return None
 
 

@@ -92,7 +92,7 @@ def _sites(sheet: Sheet, subject: Subject, result: SelectiveUnits) -> None:
         rows,
         caption="Units that never change (silent), those whose standard deviation is three times the median of their "
         "site or a third of it; the share of the most frequent word among a unit's contexts, and how many units have a "
-        "larger share than 99% of chance draws. `pellucid neurons survey` has more kinds of units.",
+        "larger share than 99% of chance draws. More kinds of units: pellucid neurons survey.",
         name="neuron_sites",
         right=["units", *kinds, *names],
     )

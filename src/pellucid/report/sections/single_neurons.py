@@ -37,7 +37,7 @@ def absent(subject: Subject) -> str | None:
     """Why no neuron can be told."""
     units = selected.patterns(subject) and concepts.units(subject)
     if units and units > concepts.MOST:
-        return f"{units:,} hidden units are many for a report; look at some with `pellucid neurons survey --sites`."
+        return f"{units:,} hidden units are many for a report; look at some with pellucid neurons survey --sites."
     return selected.absent(subject)
 
 
@@ -134,7 +134,7 @@ def _effects(subject: Subject) -> tuple[int, str]:
 def _told(reading: NeuronReading, name: str) -> str:
     """A line on a neuron: its words, its best class, what is lost without it."""
     words = [str(row["word"]) for row in reading.rows_of("words", name)[:3]]
-    told = f" {', '.join(words)}"
+    told = f" {', '.join(f'“{word}”' for word in words)}"
     if "classes" in reading.tables:
         best = max(reading.rows_of("classes", name), key=lambda row: (row["words"] >= FEW, abs(row["d′"])))
         told += f" · {'fires for' if best['d′'] >= 0 else 'is silent for'} {best['class']} (d′ {best['d′']:.1f})"
