@@ -90,7 +90,7 @@ def _controls(cases: Sequence[Case]) -> list[list[Any]]:
             accuracy = grid.at("accuracy", every)
             beside = [grid.at(row, every).value for row in ("random model", "control task")]
             cells = [rows.per_cent(each) for each in (*beside, accuracy.chance)]
-            made.append([case.model, told, rows.per_cent(accuracy.value), rows.bounds(accuracy), *cells])
+            made.append([case.model, told, rows.per_cent(accuracy.value), rows.ends_of(accuracy), *cells])
     return made
 
 

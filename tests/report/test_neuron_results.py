@@ -37,8 +37,20 @@ def test_every_class_has_its_best_neuron_beside_the_untrained_models_best(rankin
     assert abs(float(rows["NOUN"]["best score"])) == pytest.approx(np.abs(ranking.values[at]).max())
     other = np.abs(ranking.table("random model").columns["value"][at]).max()
     assert float(rows["NOUN"]["untrained model's best"]) == pytest.approx(other)
+    ends = float(rows["NOUN"]["95% interval from"]), float(rows["NOUN"]["95% interval to"])
+    best = ranking.place("neuron", ranking.top(1, "NOUN")[0])
+    assert ends == pytest.approx((ranking.low[at, best], ranking.high[at, best])), "both ends, as numbers"
+    told = rows["NOUN"]["first neurons"].split(", ")
+    assert [name.removeprefix("−") for name in told] == ranking.top(len(told), "NOUN")
+    low = [name for name in told if ranking.values[at, ranking.place("neuron", name.removeprefix("−"))] < 0]
+    assert low
+    assert [name for name in told if name.startswith("−")] == low
     first = rows_of(tmp_path / "out" / "tables" / "probeless_first.csv")
-    assert list(first[0]) == ["neuron", "score", "chance", "95% from", "to", "random model", "best class"]
+    heads = ["neuron", "score", "95% interval from", "95% interval to", "chance", "random model", "best class"]
+    assert list(first[0]) == heads
+    at = ranking.place("neuron", first[0]["neuron"])
+    ends = [float(first[0][f"95% interval {end}"]) for end in ("from", "to")]
+    assert ends == pytest.approx([ranking.overall.columns[end][at] for end in ("low", "high")])
     summed = np.abs(ranking.table("random model").columns["value"])[:, ranking.place("neuron", first[0]["neuron"])]
     assert float(first[0]["random model"]) == pytest.approx(summed.sum() / 2), "a sum over pairs, as the score is"
     assert first[0]["neuron"] == ranking.top(1)[0]
@@ -80,13 +92,26 @@ def test_neurons_that_tell_all_classes_at_once_have_no_class_of_their_own(rankin
     together = replace(ranking, provenance=replace(origin, arguments={**origin.arguments, "method": "gaussian"}))
     page = write_results(tmp_path / "out", {"g": together}, model="m", about="a").read_text(encoding="utf-8")
     assert "All 14 classes are told apart at once" in page
-    assert not [word for word in ("fires for", "best class", "is silent for") if word in page]
+    assert not [word for word in ("fires for", "best class", "is low for") if word in page]
     assert "best class" not in rows_of(tmp_path / "out" / "tables" / "g_first.csv")[0]
     reading = neurons.read(planted.model(), planted.corpus().take(20), neurons=[ranking.top(1)[0]], progress=False)
     write_neurons(tmp_path / "one", reading, {"g": together}, model="m", command="c")
     (row,) = rows_of(next((tmp_path / "one" / "tables").glob("*_places.csv")))
     assert row["best class"] == "all at once"
     assert float(row["score"]) == pytest.approx(together.scores().max())
+
+
+def test_of_two_classes_that_mirror_each_other_a_neuron_is_told_by_the_one_it_is_high_for(ranking):
+    name = ranking.neurons[0]
+    at = ranking.place("neuron", name)
+    values = np.zeros_like(ranking.values)
+    values[0, at], values[1, at] = -2.0, 2.0 - 1e-12
+    mirrored = replace(ranking, values=values)
+    assert mirrored.best_class(name) == (mirrored.classes[1], values[1, at])
+    assert mirrored.with_side(name, mirrored.classes[0]) == f"−{name}"
+    assert mirrored.with_side(name, mirrored.classes[1]) == name
+    values[0, at] = -2.1
+    assert replace(ranking, values=values).best_class(name) == (ranking.classes[0], -2.1), "the larger one, if low"
 
 
 def test_a_page_says_what_it_was_made_from(ranking, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from pellucid.report import Section, Sheet
-from pellucid.report.html import Cell, Html, bar, element
+from pellucid.report.html import Cell, Html, bar, bounds, element
 from pellucid.report.page import Written, page
 from tests.report.test_html import Reader
 
@@ -86,6 +86,19 @@ def test_a_named_table_is_also_a_file_with_plain_values(sheet, tmp_path):
         assert list(csv.reader(file)) == [["word", "share"], ["a,b", "0.25"], ['say "no"', ""], ["x", "3"]]
     assert sheet.files == ["tables/words.csv"]
     assert 'href="tables/words.csv"' in sheet.written()
+
+
+def test_files_hold_both_ends_of_intervals_and_the_text_of_markup(sheet, tmp_path):
+    rows = [(Html("<code>a &amp; <b>b</b></code>"), bounds(0.12345, 2.5), 1), ("c", bounds(None, 2.5), 2),
+            ("d", bounds(float("nan"), 2.5), 3)]  # fmt: skip
+    sheet.table(["what", "interval", "n"], rows, caption="c", name="ends", right=["interval", "n"])
+    with (tmp_path / "tables" / "ends.csv").open(encoding="utf-8", newline="") as file:
+        read = list(csv.reader(file))
+    assert read[0] == ["what", "interval from", "interval to", "n"]
+    assert read[1:] == [["a & b", "0.12345", "2.5", "1"], ["c", "", "", "2"], ["d", "", "", "3"]]
+    cells = [attributes for tag, attributes in Reader(sheet.written()).tags if tag == "td"]
+    assert [cell.get("data-sort") for cell in cells[::2]] == ["0.12345", None, None], "by the lower end"
+    assert "none" in sheet.written()
 
 
 def test_a_figure_is_also_a_file(sheet, tmp_path):

@@ -80,11 +80,11 @@ def print_ranking(result: Ranking, top: int, *, classes: bool = True) -> None:
     heads = ["chance" if name == "null" else name for name in columns]
     print_table(["neuron", *heads, *texts], rows, title=result.title, right=heads)
     few = [
-        [cls, ", ".join(_signed(result, name, cls) for name in first_of(result, _OF_CLASS, cls))]
+        [cls, ", ".join(result.with_side(name, cls) for name in first_of(result, _OF_CLASS, cls))]
         for cls in (result.classes_apart if classes and result.concept else ())
     ]
     if few:
-        print_table(["class", "its first neurons (− is silent for it)"], few)
+        print_table(["class", "its first neurons (− is low for it)"], few)
     console().print(f"score: {result.score}")
     if result.null is not None:
         console().print(f"chance: {result.chance}")
@@ -138,8 +138,3 @@ def _like(result: Ranking, place: int) -> str:
 def _best(result: Ranking, name: str) -> str:
     best, score = result.best_class(name)
     return f"{'+' if score >= 0 else '−'} {best}"
-
-
-def _signed(result: Ranking, name: str, cls: str) -> str:
-    negative = result.values[result.place("class", cls), result.place("neuron", name)] < 0
-    return f"{'−' if negative else ''}{name}"

@@ -75,7 +75,8 @@ def search(
         found = sweep(models, read, [moments], long=long, **asdict(running))
         chosen = ",".join(right[: len(others)])
         made = {name: searched(found, score=name, left=left, right=chosen, seed=seed) for name in scores}
-    give(made, out, json, model=model, about=f"Neurons that {listing(others)} has too, over {read.name}.",
+    about = f"Neurons that {listing(others)} {'has' if len(others) == 1 else 'have'} too, over {read.name}."
+    give(made, out, json, model=model, about=about,
          tell=lambda _, each: print_ranking(each, top))  # fmt: skip
 
 

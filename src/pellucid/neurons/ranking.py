@@ -12,6 +12,8 @@ from pellucid.errors import listing
 from pellucid.results import Array, Result, ResultError, Table
 
 BY = ("absolute", "signed")
+_EQUAL = 1e-9
+"""Sizes of scores that differ by less than this share are equal: two classes mirror each other but for rounding."""
 TOGETHER = ("gaussian",)
 """Methods that tell all classes apart at once: a neuron's score has one size in all of them, and only signs differ."""
 OVERALL = ("score", "null", "low", "high")
@@ -120,7 +122,7 @@ class Ranking(Result):
     def scores(self, cls: str | None = None, *, by: str = "absolute") -> Array:
         """The numbers that an order goes by, [neuron]: of one class, or overall; their size, or `signed` as they are.
 
-        With a sign, a neuron that is silent for the class stands at the end. A class of a method that tells several
+        With a sign, a neuron that is low for the class stands at the end. A class of a method that tells several
         apart at once has no order of its own, and is refused.
         """
         if by not in BY:
@@ -169,10 +171,16 @@ class Ranking(Result):
         return replace(self, axes=axes, values=values, tables=tables, **cells)
 
     def best_class(self, neuron: str) -> tuple[str, float]:
-        """The class that a neuron tells best, by the size of its score, and that score."""
+        """The class that a neuron tells best, by the size of its score, and that; of equals, one it is high for."""
         own = self.values[:, self.place("neuron", neuron)]
-        best = int(np.abs(own).argmax())
+        equal = np.abs(own) >= (1 - _EQUAL) * np.abs(own).max()
+        best = int(np.where(equal, own, -np.inf).argmax())
         return self.classes[best], float(own[best])
+
+    def with_side(self, neuron: str, cls: str) -> str:
+        """A neuron's name, with a minus sign where it is low for the class."""
+        low = self.values[self.place("class", cls), self.place("neuron", neuron)] < 0
+        return f"{'−' if low else ''}{neuron}"
 
     def top(self, k: int, cls: str | None = None, *, by: str = "absolute") -> list[str]:
         """The names of the `k` most important neurons."""

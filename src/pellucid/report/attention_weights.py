@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.report.cells import resampling
-from pellucid.report.html import Cell, Row, interval, number, share
+from pellucid.report.html import Cell, Row, bounds, number, share
 from pellucid.report.sheet import WIDTH, Sheet
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _shares(sheet: Sheet, result: FunctionsChanged) -> None:
             (
                 str(measure),
                 Cell(share(float(columns["share"][at])), float(columns["share"][at])),
-                Cell(interval(low, high, write=share), low),
+                bounds(low, high, write=share),
                 Cell("not known" if chance is None else share(chance), chance),
             )
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pellucid.report.html import Cell, interval, number
+from pellucid.report.html import Cell, bounds, interval, number
 
 if TYPE_CHECKING:
     from pellucid.results import Result
@@ -33,10 +33,10 @@ def interval_at(result: Result, place: Place, *, write: Callable[[float], str] =
 def beside(result: Result, place: Place, *, write: Callable[[float], str] = number) -> tuple[Cell, Cell, Cell]:
     """A cell's value, its interval and its chance level, to stand in one row."""
     value, chance = value_at(result, place), chance_at(result, place)
-    low = None if result.low is None else float(result.low[place])
+    low, high = (None if end is None else float(end[place]) for end in (result.low, result.high))
     return (
         Cell(write(value), value),
-        Cell(interval_at(result, place, write=write), low),
+        bounds(low, high, write=write),
         Cell("not known" if chance is None else write(chance), chance),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pellucid.written import number
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
+_TAG = re.compile("<[^>]*>")
 _EMPTY = frozenset({"br", "hr", "img", "meta"})
 
 
@@ -74,20 +75,33 @@ def word(text: str) -> Html:
     return element("bdi", text, class_="word")
 
 
+Plain = str | int | float | tuple[float, float] | None
+"""What a cell holds: a text, a number, both ends of an interval, or nothing."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """A table's cell that shows one thing and stands for another when sorted or written to a file."""
 
     shown: Content
-    plain: str | int | float | None
+    plain: Plain
 
 
 Row = Sequence[Content | Cell]
 
 
-def plain(cell: Content | Cell) -> str | int | float | None:
-    """What a cell holds, for files."""
-    return cell.plain if isinstance(cell, Cell) else cell
+def plain(cell: Content | Cell) -> Plain:
+    """What a cell holds, for files; of markup, its text."""
+    if isinstance(cell, Cell):
+        return cell.plain
+    return html.unescape(_TAG.sub("", cell)) if isinstance(cell, Html) else cell
+
+
+def bounds(low: float | None, high: float | None, *, write: Callable[[float], str] = number) -> Cell:
+    """A cell with an interval, or a sign that there is none; files have its ends in two columns."""
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return Cell(interval(None, None), None)
+    return Cell(interval(low, high, write=write), (low, high))
 
 
 def bar(value: float, most: float, *, shown: str | None = None, chance: float | None = None) -> Cell:
@@ -135,7 +149,10 @@ def _cell(place: int, cell: Content | Cell, numeric: set[int], sortable: bool) -
 
 
 def _key(value: object, shown: str) -> str | None:
-    """What a cell is sorted by: a number, with more digits than are shown; none where what is shown does it."""
+    """What a cell is sorted by: a number, with more digits than are shown; none where what is shown does it. Intervals
+    go by their lower end."""
+    if isinstance(value, tuple):
+        value = value[0]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     key = f"{value:.7g}" if isinstance(value, float) else str(value)

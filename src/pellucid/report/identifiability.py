@@ -11,7 +11,7 @@ import numpy as np
 from pellucid.identifiability.notes import notes_of
 from pellucid.report.attention_weights import show_changed, show_reach, show_second
 from pellucid.report.cells import beside, resampling
-from pellucid.report.html import Cell, interval, number, share
+from pellucid.report.html import Cell, bounds, number, share
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
 from pellucid.saving import whole_folder
@@ -116,7 +116,7 @@ def _by_distance(sheet: Sheet, result: TokenMixing) -> None:
             str(offset),
             str(layer),
             _mean(table.columns["share"][place, at]),
-            interval(*(None if end is None else float(end[place, at]) for end in ends)),
+            bounds(*(None if end is None else float(end[place, at]) for end in ends)),
             _mean(table.columns["equal shares"][place, at]),
         )
         for place, offset in enumerate(table.axes["offset"])

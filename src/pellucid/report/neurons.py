@@ -13,7 +13,7 @@ from pellucid.neurons.ranking import accuracy_told
 from pellucid.neurons.rare_classes import left_out_told
 from pellucid.neurons.scores import FEW
 from pellucid.report.cells import beside, resampling
-from pellucid.report.html import Cell, Html, Row, element, interval, joined, number, share
+from pellucid.report.html import Cell, Html, Row, bounds, element, joined, number, share
 from pellucid.report.origin import origin_of
 from pellucid.report.page import Written, page
 from pellucid.report.sheet import WIDTH, Sheet
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 EXPLANATION = "Which neurons carry the concept, how surely, and what chance and an untrained model give."
 LISTED, FIRSTS, LINES = 30, 4, 8
 """Neurons of a ranking that the page lists, and of each class, and contexts that it shows of each end."""
-_COLUMNS = {"score": "score", "chance": "null", "95% from": "low", "to": "high"}
 _NO_CLASSES = (
     "For which classes it fires was not asked: add --concept upos, property:length, words:FILE or another to the "
     "command; it may be repeated."
@@ -65,7 +64,9 @@ def draw_ranking(sheet: Sheet, result: Ranking, *, name: str) -> None:
 
 def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
     """The first neurons across classes with the class of each; those of a search with what they are found in."""
-    columns = {shown: result.overall.columns[key] for shown, key in _COLUMNS.items() if key in result.overall.columns}
+    own = result.overall.columns
+    columns = {shown: own[key] for shown, key in (("score", "score"), ("chance", "null")) if key in own}
+    ends = ["95% interval"] if "low" in own else []
     if result.random_model is not None:
         columns["random model" if result.concept else "in random models"] = result.random_model
     if "matches" in result.tables:
@@ -75,14 +76,15 @@ def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
     for neuron in result.order()[:LISTED]:
         place = result.place("neuron", neuron)
         told = [_cell(float(part[place])) if part.dtype.kind == "f" else str(part[place]) for part in columns.values()]
+        told[1:1] = [bounds(float(own["low"][place]), float(own["high"][place]))] if ends else []
         rows.append((Cell(element("code", neuron), neuron), *told, *([_carried(result, neuron)] if named else [])))
     found = " and what they are found in" if "matches" in result.tables else ""
     sheet.table(
-        ["neuron", *columns, *(["best class"] if named else [])],
+        ["neuron", "score", *ends, *list(columns)[1:], *(["best class"] if named else [])],
         rows,
         caption=f"The first neurons{' across classes' if result.concept else found}.",
         name=f"{name}_first",
-        right=[column for column, part in columns.items() if part.dtype.kind != "U"],
+        right=[*ends, *(column for column, part in columns.items() if part.dtype.kind != "U")],
         fold=None if found else f"The first {len(rows)} neurons",
     )
 
@@ -90,7 +92,7 @@ def _firsts(sheet: Sheet, result: Ranking, name: str) -> None:
 def _carried(result: Ranking, neuron: str) -> str:
     """The class that a neuron tells best, and its side."""
     best, score = result.best_class(neuron)
-    return f"{'fires for' if score >= 0 else 'is silent for'} {best}"
+    return f"{'fires for' if score >= 0 else 'is low for'} {best}"
 
 
 def _firsts_of_classes(sheet: Sheet, result: Ranking, name: str) -> None:
@@ -102,10 +104,13 @@ def _firsts_of_classes(sheet: Sheet, result: Ranking, name: str) -> None:
         words = [Cell(f"{counts[cls]:,}", counts[cls])] if counts else []
         other = [] if control is None else [_cell(float(np.abs(control.columns["value"][at]).max()))]
         best = beside(result, (at, result.place("neuron", names[0])))
-        rows.append((cls, *words, *best, *other, element("code", ", ".join(names))))
+        firsts = ", ".join(result.with_side(each, cls) for each in names)
+        rows.append((cls, *words, *best, *other, Cell(element("code", firsts), firsts)))
     numbers = [*(["words"] if counts else []), "best score", "95% interval", "chance"]
     numbers += [] if control is None else ["untrained model's best"]
-    caption = "The first neurons of every class, by the size of the score, and the score of the first."
+    caption = (
+        "The first neurons of every class, by the size of the score (−: low for the class), and the score of the first."
+    )
     sheet.table(["class", *numbers, "first neurons"], rows, caption=caption, name=f"{name}_classes", right=numbers)
 
 
@@ -236,17 +241,15 @@ def _classes(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> No
 def _effects(sheet: Sheet, reading: NeuronReading, neuron: str, stem: str) -> None:
     """What answers lose without it, beside random neurons of its site."""
     sheet.heading("Without it")
-    rows: list[Row] = []
-    for row in reading.rows_of("effects", neuron):
-        ends = interval(row.get("low"), row.get("high"), write=_percent)
-        rows.append(
-            (
-                "its mean" if row["replacement"] == "mean" else "zero",
-                *(Cell(_percent(row["lost"]), row["lost"]), Cell(ends, row.get("low"))),
-                *(_random(row) if "random" in row else ()),
-                *(_cell(row["loss"]), Cell(_percent(row["flipped"]), row["flipped"])),
-            )
+    rows: list[Row] = [
+        (
+            "its mean" if row["replacement"] == "mean" else "zero",
+            *(Cell(_percent(row["lost"]), row["lost"]), bounds(row.get("low"), row.get("high"), write=_percent)),
+            *(_random(row) if "random" in row else ()),
+            *(_cell(row["loss"]), Cell(_percent(row["flipped"]), row["flipped"])),
         )
+        for row in reading.rows_of("effects", neuron)
+    ]
     random = ["random neurons", "of these lose more", "random: loss"] if len(rows[0]) > 5 else []
     numbers = ["lost", "95% interval", *random, "loss", "changed"]
     caption = (

@@ -137,6 +137,12 @@ class Sheet:
 def _csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(["" if (value := plain(cell)) is None else value for cell in row] for row in rows)
+    held = [[plain(cell) for cell in row] for row in rows]
+    wide = {place for row in held for place, value in enumerate(row) if isinstance(value, tuple)}
+    ends = (" from", " to")
+    writer.writerow([name + end for place, name in enumerate(columns) for end in (ends if place in wide else ("",))])
+    for row in held:
+        parts = [value if isinstance(value, tuple) else (value,) * (2 if place in wide else 1)
+                 for place, value in enumerate(row)]  # fmt: skip
+        writer.writerow(["" if each is None else each for part in parts for each in part])
     return file.getvalue()

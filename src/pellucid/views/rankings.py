@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pellucid.results import WIDTH, Result, ResultError
+from pellucid.results import WIDTH, ResultError
 from pellucid.views.bars import draw_bars, height_of
 from pellucid.views.style import NOTE, house_style, new_figure, settled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from pellucid.neurons.ranking import Ranking
+    from pellucid.results import Result
 
 _SHARE = 0.01
 _LEAST = 20
@@ -32,7 +35,7 @@ def ranking_figure(result: Result, *, most: int = 25, width: float = WIDTH) -> F
     at = [place[name] for name in names]
     columns = result.overall.columns
     told = bool(result.concept and result.classes_apart)
-    labels = [f"{name} {_best(result, place[name])}" if told else name for name in names]
+    labels = [f"{name} {_best(result, name)}" if told else name for name in names]
     best = result.order()[: max(_LEAST, round(_SHARE * len(result.neurons)))]
     counts = Counter(name.rpartition(":")[0] for name in best)  # directions of a site have names like neurons'
     sites = [site for site in dict.fromkeys(name.rpartition(":")[0] for name in result.neurons) if site in counts]
@@ -50,14 +53,13 @@ def ranking_figure(result: Result, *, most: int = 25, width: float = WIDTH) -> F
         right.set_title(f"sites of the best {len(best)}")
         right.set_xlabel("neurons")
         figure.suptitle(result.title, fontsize=10, parse_math=False)
-        notes = ["▲ fires for the class, ▼ is silent for it"] if told else []
+        notes = ["▲ fires for the class, ▼ is low for it"] if told else []
         notes += [f"grey: {result.chance}"] if "null" in columns else []
         figure.supxlabel("\n".join(notes), fontsize=7.5, color=NOTE, parse_math=False)
         return settled(figure)
 
 
-def _best(result: Result, neuron: int) -> str:
+def _best(result: Ranking, neuron: str) -> str:
     """The class that a neuron carries most, and its side."""
-    scores = result.values[:, neuron]
-    best = int(np.abs(scores).argmax())
-    return f"{'▲' if scores[best] >= 0 else '▼'} {result.axes['class'][best]}"
+    best, score = result.best_class(neuron)
+    return f"{'▲' if score >= 0 else '▼'} {best}"

@@ -12,7 +12,7 @@ import numpy as np
 from pellucid.corpus import Corpus
 from pellucid.errors import PellucidError
 from pellucid.report.cells import resampling
-from pellucid.report.html import Cell, interval, number, share
+from pellucid.report.html import Cell, bounds, number, share
 from pellucid.report.identifiability import show_mixing, show_tokens
 from pellucid.report.section import Section, Subject
 from pellucid.report.sheet import Sheet
@@ -92,7 +92,7 @@ def _attention(sheet: Sheet, subject: Subject) -> None:
             name.replace("_", " "),
             key.rpartition(".")[2],
             _cell(values[row, at]),
-            interval(*(None if end is None else float(end[row, at]) for end in (ends.low, ends.high))),
+            bounds(*(None if end is None else float(end[row, at]) for end in (ends.low, ends.high))),
             _cell(chance[row, at]),
             *([_cell(drawn[row, at])] if drawn is not None else []),
         )

@@ -48,9 +48,10 @@ def collectors(subject: Subject) -> tuple[Collector, ...]:
 
 def render(sheet: Sheet, subject: Subject, found: Found) -> None:
     """The survey of all hidden units, and a few of them: what they fire on, their classes, group and effect."""
-    text = subject.corpus.take(SENTENCES)
+    text, there = subject.corpus.take(SENTENCES), found.counts.sentences
+    part = f"the first {SENTENCES} sentences" if there > SENTENCES else f"all {there} sentences"
     try:
-        _survey(sheet, subject, text)
+        _survey(sheet, subject, text, part)
         names, ranking = chosen(subject, found)
         reading = _read(subject, text, names, ranking)
     except PellucidError as error:
@@ -58,7 +59,7 @@ def render(sheet: Sheet, subject: Subject, found: Found) -> None:
         return
     sheet.heading("One neuron in full" if len(names) == 1 else f"{len(names)} neurons in full")
     by = "that tell parts of speech best" if ranking is not None else "that one word moves most"
-    sheet.text(f"Hidden units {by}, each for another one, read on the first {SENTENCES} sentences.")
+    sheet.text(f"Hidden units {by}, each for another one, read on {part}.")
     sheet.result(reading, name="single_neurons")
     places = {} if ranking is None else {ranking.method: ranking}
     for name in names:
@@ -137,7 +138,7 @@ def _told(reading: NeuronReading, name: str) -> str:
     told = f" {', '.join(f'“{word}”' for word in words)}"
     if "classes" in reading.tables:
         best = max(reading.rows_of("classes", name), key=lambda row: (row["words"] >= FEW, abs(row["d′"])))
-        told += f" · {'fires for' if best['d′'] >= 0 else 'is silent for'} {best['class']} (d′ {best['d′']:.1f})"
+        told += f" · {'fires for' if best['d′'] >= 0 else 'is low for'} {best['class']} (d′ {best['d′']:.1f})"
     if "effects" in reading.tables:
         lost = next(row for row in reading.rows_of("effects", name) if row["replacement"] == "mean")
         beside = f" (random neurons {_part(lost['random'])})" if "random" in lost else ""
@@ -150,7 +151,7 @@ def _part(lost: float) -> str:
     return f"{lost:.2%}".replace("-", "−") if abs(lost) >= 5e-5 else "nothing"
 
 
-def _survey(sheet: Sheet, subject: Subject, text: Any) -> None:
+def _survey(sheet: Sheet, subject: Subject, text: Any, part: str) -> None:
     """How many units of each kind every site has, here and in the control model."""
     from pellucid.neurons import survey
 
@@ -159,7 +160,7 @@ def _survey(sheet: Sheet, subject: Subject, text: Any) -> None:
         long="window", progress=False,
     )  # fmt: skip
     sheet.result(result, name="neuron_survey")
-    show_kinds(sheet, result, what=f"Hidden units on the first {SENTENCES} sentences.", name="neuron_kinds")
+    show_kinds(sheet, result, what=f"Hidden units on {part}.", name="neuron_kinds")
     show_firsts(sheet, result, name="neuron_firsts")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.heads.roles.function_rules import NONE, PHRASES
-from pellucid.report.html import Cell, interval, number
+from pellucid.report.html import Cell, bounds, number
 from pellucid.studies import rules
 from pellucid.studies.heads.claims_layers import all_links, link_shares
 from pellucid.studies.heads.figures import NAMED
@@ -42,8 +42,8 @@ def function_rows(case: Case) -> Rows:
     return rows
 
 
-def _between(found: rules.Number) -> str:
-    return interval(found.low, found.high, write=lambda value: f"{value:.0%}")
+def _between(found: rules.Number) -> Cell:
+    return bounds(found.low, found.high, write=lambda value: f"{value:.0%}")
 
 
 def skipped_rows(case: Case) -> Rows:
@@ -111,7 +111,7 @@ def agreement_rows(case: Case) -> Rows:
             float(columns[f"spearman {end}"][at]) if f"spearman {end}" in columns else None for end in ("low", "high")
         ]
         cell = Cell(number(value), value)
-        rows.append((str(columns["first"][at]), str(columns["second"][at]), cell, interval(ends[0], ends[1]), 0))
+        rows.append((str(columns["first"][at]), str(columns["second"][at]), cell, bounds(ends[0], ends[1]), 0))
     return rows
 
 
@@ -141,7 +141,7 @@ def score_rows(case: Case) -> Rows:
                 continue
             told = "the model as it is" if not row and count == curve.counts[0] else f"{count} heads, {NAMED[way]}"
             value, share = float(curve.scores[row, at]), float(curve.kept[row, at])
-            ends = interval(float(curve.low[row, at]), float(curve.high[row, at]), write=lambda x: f"{x:.0%}")
+            ends = bounds(float(curve.low[row, at]), float(curve.high[row, at]), write=lambda x: f"{x:.0%}")
             cells = (Cell(number(value), value), Cell(number(curve.chance), curve.chance), Cell(f"{share:.0%}", share))
             rows.append((told, curve.score, *cells, ends))
     return rows
@@ -172,8 +172,8 @@ def bleu_rows(case: Case) -> Rows:
     for at, name in enumerate(texts):
         ends = [[None if end is None else float(end[at]) for end in (each.low, each.high)] for each in (plain, less)]
         value, change = float(whole[at]), float(whole[at] - whole[0])
-        changed = (Cell(_tenths(change), change), interval(*ends[1], write=_tenths)) if at else ("", "")
-        rows.append((name, Cell(_tenths(value), value), interval(*ends[0], write=_tenths), *changed, len(right)))
+        changed = (Cell(_tenths(change), change), bounds(*ends[1], write=_tenths)) if at else ("", "")
+        rows.append((name, Cell(_tenths(value), value), bounds(*ends[0], write=_tenths), *changed, len(right)))
     return rows
 
 
@@ -195,5 +195,5 @@ def profile_rows(case: Case) -> Rows:
             value, random, even = (float(each[place]) for each in (profile.values, profile.random, profile.chance))
             cells = [Cell(number(each), each) for each in (value, random, even)]
             named = profile.rows[place[0]], profile.layers[place[1]]
-            rows.append((case.name, *named, cells[0], interval(low, high), cells[1], cells[2]))
+            rows.append((case.name, *named, cells[0], bounds(low, high), cells[1], cells[2]))
     return rows

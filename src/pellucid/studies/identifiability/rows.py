@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pellucid.report.html import Cell, interval, number
+from pellucid.report.html import Cell, bounds, number
 from pellucid.studies.identifiability.tables import Case, Curve
 
 Rows = list[tuple[str | int | Cell, ...]]
@@ -24,7 +24,7 @@ def curve_rows(case: Case, curve: Curve, measures: Sequence[str] | None = None) 
             ends = [None if end is None else float(end[at, place]) for end in (found.low, found.high)]
             cells = [Cell(number(each), each) for each in (value, chance)]
             random = "" if curve.random is None else _cell(float(curve.random[at, place]))
-            made.append((case.name, name, told, cells[0], interval(ends[0], ends[1]), cells[1], random))
+            made.append((case.name, name, told, cells[0], bounds(ends[0], ends[1]), cells[1], random))
     return made
 
 
@@ -66,5 +66,5 @@ def perceptron_rows(cases: Sequence[Case]) -> Rows:
                 ends = [None if end is None else float(end[place]) for end in (found.low, found.high)]
                 cells = [_cell(float(each[place])) for each in (curve.values[one], curve.values[other], apart)]
                 chance = _cell(float(np.asarray(curve.chance)[one, place]))
-                made.append((case.name, layer, distance, *cells, interval(ends[0], ends[1]), chance))
+                made.append((case.name, layer, distance, *cells, bounds(ends[0], ends[1]), chance))
     return made

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from pellucid.report.html import Cell, interval, number, share
+from pellucid.report.html import Cell, bounds, number, share
 from pellucid.studies.claims import CaseClaim
 from pellucid.studies.neurons.claims_methods import faithful_in_model, faithful_in_probe
 from pellucid.studies.neurons.tables import BARS, CONCEPTS, METHODS, STREAMED, UNORDERED, Case
@@ -30,9 +30,9 @@ def per_cent(value: float) -> Cell:
     return Cell(share(value), value)
 
 
-def bounds(found: Number, *, shares: bool = True) -> str:
+def ends_of(found: Number, *, shares: bool = True) -> Cell:
     """Both ends of an interval, as shares or as plain numbers."""
-    return interval(found.low, found.high, write=_tenth if shares else number)
+    return bounds(found.low, found.high, write=_tenth if shares else number)
 
 
 def _tenth(value: float) -> str:
@@ -65,8 +65,8 @@ def layer_rows(cases: Sequence[Case]) -> Rows:
                 )
                 cells = [per_cent(each) for each in (accuracy.chance, random.value, control.value)]
                 rows.append(
-                    (case.model, told, str(site), per_cent(accuracy.value), bounds(accuracy), *cells,
-                     Cell(_tenth(selective.value), selective.value), bounds(selective))
+                    (case.model, told, str(site), per_cent(accuracy.value), ends_of(accuracy), *cells,
+                     Cell(_tenth(selective.value), selective.value), ends_of(selective))
                 )  # fmt: skip
     return rows
 
@@ -81,7 +81,7 @@ def set_rows(cases: Sequence[Case]) -> Rows:
                 first, last, random = (grid.at(end, count) for end in ("top", "bottom", "random"))
                 rows.append(
                     (case.model, told, int(count), per_cent(int(count) / case.neurons), per_cent(first.value),
-                     bounds(first), per_cent(random.value), per_cent(last.value), per_cent(first.value / whole),
+                     ends_of(first), per_cent(random.value), per_cent(last.value), per_cent(first.value / whole),
                      *_beside(case, concept, count))
                 )  # fmt: skip
     return rows
@@ -164,10 +164,10 @@ def faithful_rows(cases: Sequence[Case]) -> Rows:
             lost: tuple[str | Cell, ...] = ("no task", "", "")
             if found is not None:
                 cells = [Cell(_tenth(each.value) if tagger else number(each.value), each.value) for each in found]
-                lost = (cells[0], bounds(found[0], shares=tagger), "–" if method in UNORDERED else cells[1])
+                lost = (cells[0], ends_of(found[0], shares=tagger), "–" if method in UNORDERED else cells[1])
             behind = "–" if method in UNORDERED else per_cent(last.value)
             rows.append(
-                (case.model, told, per_cent(first.value), bounds(first), behind, per_cent(first.chance), *lost)
+                (case.model, told, per_cent(first.value), ends_of(first), behind, per_cent(first.chance), *lost)
             )  # fmt: skip
     return rows
 
@@ -210,7 +210,7 @@ def stability_rows(cases: Sequence[Case]) -> Rows:
             grid = case.grids[f"stability {method}"]
             found = grid.at("value", grid.columns[0])
             value, chance = (Cell(f"{each:.2f}", each) for each in (found.value, found.chance))
-            ends = interval(found.low, found.high, write=lambda each: f"{each:.2f}")
+            ends = bounds(found.low, found.high, write=lambda each: f"{each:.2f}")
             rows.append((case.model, METHODS[method], int(grid.columns[0]), value, ends, chance))
     return rows
 
@@ -222,7 +222,7 @@ def expert_rows(cases: Sequence[Case]) -> Rows:
         grid = case.grids["experts"]
         for bar in BARS:
             found = grid.at("model", bar)
-            rows.append((case.model, f"{bar:.1f}", per_cent(found.value), bounds(found), per_cent(found.chance)))
+            rows.append((case.model, f"{bar:.1f}", per_cent(found.value), ends_of(found), per_cent(found.chance)))
     return rows
 
 
@@ -234,7 +234,8 @@ def site_rows(cases: Sequence[Case]) -> Rows:
             grid = case.grids[name]
             assert grid.null is not None
             for site, value, even in zip(grid.columns, grid.values[0], np.asarray(grid.null[0]), strict=True):
-                ends = interval(*(None if part is None else float(part[0, grid.columns.index(site)])
-                                  for part in (grid.low, grid.high)), write=_tenth)  # fmt: skip
+                at = grid.columns.index(site)
+                low, high = (None if end is None else float(end[0, at]) for end in (grid.low, grid.high))
+                ends = bounds(low, high, write=_tenth)
                 rows.append((case.model, told, str(site), per_cent(float(value)), ends, per_cent(float(even))))
     return rows

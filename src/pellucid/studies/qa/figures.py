@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pellucid.report.html import Cell, interval
+from pellucid.report.html import Cell, bounds
 from pellucid.studies.qa.measures import Mean
 from pellucid.studies.qa.tables import ENDS, PARTS, Example, Measured, Question, Study
 from pellucid.views.qa_maps import Line, answer_maps, feature_panels, layer_lines
@@ -173,7 +173,7 @@ def _cell(mean: Mean | None, at: tuple[int, ...]) -> Cell:
     return Cell(f"{value:.3f}", value)
 
 
-def _interval(mean: Mean | None, at: tuple[int, ...]) -> str:
+def _interval(mean: Mean | None, at: tuple[int, ...]) -> Cell:
     assert mean is not None
     low, high = (None if end is None else float(end[at]) for end in (mean.low, mean.high))
-    return interval(None, None) if low is None or high is None else f"{low:.3f} to {high:.3f}"
+    return bounds(low, high, write=lambda value: f"{value:.3f}")
