@@ -88,6 +88,20 @@ def test_frequency_is_counted_by_the_corpus():
     assert last.label("frequency")[-1] == "0.1% to 1%"  # 1 of 200
 
 
+def test_words_of_translations_are_as_frequent_as_they_are_in_translations():
+    read = [Sentence.of_words(["a"] * 150, second=Sentence.of_words(["b"] * 199 + ["a"])),
+            Sentence.of_words(["b"] * 50, second=Sentence.of_words(["c"] * 9_800))]  # fmt: skip
+    first, last = Corpus.of(read).labelled(Concept.property("frequency"))
+    assert first.second.label("frequency")[-2:] == ("over 1%", "0.01% to 0.1%")
+    assert set(last.label("frequency")) == {"over 1%"}
+    assert set(last.second.label("frequency")) == {"over 1%"}, "no word of the first text"
+    both = Corpus.of([replace(each, joint=True) for each in read]).labelled(Concept.property("frequency"))
+    assert next(iter(both)).second.label("frequency")[-1] == "over 1%", "texts read together are one text"
+    other = [replace(each, second=Sentence.of_words(["a"])) for each in read]
+    rules = {Concept.property("frequency").prepared(each).rule for each in (read, other)}
+    assert len(rules) == 2
+
+
 def test_pairs():
     assert set(Concept.pair("negation").of(PAIR)) == {"negation"}
     assert set(Concept.pair("overlap").of(PAIR)) == {"overlap 50% to 75%"}  # one of two; the full stop is no word

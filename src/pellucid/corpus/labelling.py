@@ -14,8 +14,8 @@ class Labelling(Protocol):
     """A rule that gives every word a class or None, such as `pellucid.neurons.Concept`.
 
     `plain` rules are labels that sentences carry already. `rule` is all that the classes depend on, for fingerprints.
-    `prepared` gives the same rule with what it must know of all sentences. Where it is `wide`, all words of a sentence
-    have the same class, and the sentence has it as a fact.
+    `prepared` gives the same rule with what it must know of all sentences. `of_translation` is `of` for the target of a
+    translation. Where the rule is `wide`, all words of a sentence have one class, and the sentence has it as a fact.
     """
 
     @property
@@ -25,6 +25,7 @@ class Labelling(Protocol):
     @property
     def plain(self) -> bool: ...
     def of(self, sentence: Sentence) -> Sequence[str | None]: ...
+    def of_translation(self, sentence: Sentence) -> Sequence[str | None]: ...
     def wide(self, sentence: Sentence) -> bool: ...
     def prepared(self, sentences: Iterable[Sentence]) -> Self: ...
 
@@ -49,7 +50,7 @@ def labelled_sentence(sentence: Sentence, labelling: Labelling) -> Sentence:
             f"{labelling.name!r} gave {len(values)} classes for the {count + joined} words of sentence {sentence.id!r}."
         )
     if second is not None:
-        own = values[count:] if sentence.joint else tuple(labelling.of(second))
+        own = values[count:] if sentence.joint else tuple(labelling.of_translation(second))
         second = _with(second, labelling.name, own)
     return replace(_with(sentence, labelling.name, values[:count]), second=second)
 

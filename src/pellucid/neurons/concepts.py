@@ -40,6 +40,7 @@ class Concept:
     classes: tuple[str, ...] = ()
     listed: frozenset[str] = frozenset()
     counts: tuple[tuple[str, int], ...] | None = None
+    translated: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
     def label(label: str, *, classes: Sequence[str] = ()) -> Concept:
@@ -125,7 +126,8 @@ class Concept:
     @property
     def rule(self) -> str:
         """All that its classes depend on, for fingerprints."""
-        counted = "" if self.counts is None else blake2b(repr(self.counts).encode(), digest_size=8).hexdigest()
+        known = (self.counts, self.translated) if self.translated else self.counts
+        counted = "" if self.counts is None else blake2b(repr(known).encode(), digest_size=8).hexdigest()
         return repr((self.name, self.kind, self.about, self.classes, counted))
 
     def of(self, sentence: Sentence) -> list[str | None]:
@@ -146,6 +148,10 @@ class Concept:
             matches = re.compile(self.about).fullmatch
             return [self.name if matches(word) else OTHER for word in words]
         return [value for part in _parts(sentence) for value in self._of_part(part)]
+
+    def of_translation(self, sentence: Sentence) -> list[str | None]:
+        """The class of every word of a translation; how often words occur is counted in translations alone."""
+        return self._of_translations.of(sentence)
 
     def wide(self, sentence: Sentence) -> bool:
         """Whether all words of a sentence have the same class, because it is about the whole of it."""
@@ -174,6 +180,10 @@ class Concept:
     def _bands(self) -> dict[str, str]:
         return frequency_bands(dict(self.counts or ()))
 
+    @cached_property
+    def _of_translations(self) -> Concept:
+        return replace(self, counts=self.translated) if self.translated else self
+
     def regroup(self, value: str | None) -> str | None:
         """The class of a value of the base label."""
         if value is None or not self.classes or value in self.classes:
@@ -181,13 +191,17 @@ class Concept:
         return OTHER if len(self.classes) == 1 else None
 
     def prepared(self, sentences: Iterable[Sentence]) -> Concept:
-        """The same concept with what it must know of a whole corpus: how often every word occurs."""
+        """The same concept with what it must know of a whole corpus: how often words occur, in translations too."""
         if self.kind != "property" or self.about not in NEEDS_COUNTS or self.counts is not None:
             return self
         from pellucid.collect.words import all_words
 
-        counted = Counter(word.lower() for sentence in sentences for word in all_words(sentence))
-        return replace(self, counts=tuple(sorted(counted.items())))
+        counted, there = Counter[str](), Counter[str]()
+        for sentence in sentences:
+            counted.update(word.lower() for word in all_words(sentence))
+            if sentence.second is not None and not sentence.joint:
+                there.update(word.lower() for word in sentence.second.words)
+        return replace(self, counts=tuple(sorted(counted.items())), translated=tuple(sorted(there.items())))
 
     def grouped(self, label: str, values: Sequence[str]) -> dict[str, tuple[int, ...]]:
         """The classes, each with its places among the `values` that statistics of a label have.
