@@ -19,8 +19,9 @@ def plain_forward(
 ) -> tuple[Callable[[], None], int]:
     """A function that makes one plain pass over the batches that a sweep would plan, and how many tokens they have.
 
-    Tokenizing and padding are done beforehand; `budget`, `shard_tokens` and `long` are the sweep's own. With `see`, the
-    states of all layers are asked for and shown to it, with what went in.
+    Tokenizing and padding are done beforehand; `budget`, `shard_tokens` and `long` are the sweep's own. The batches are
+    those of a sweep that keeps no document groups apart: they have the least padding. With `see`, the states of all
+    layers are asked for and shown to it, with what went in.
     """
     import torch
 
@@ -28,7 +29,7 @@ def plain_forward(
     from pellucid.collect.plan import make_plan, read_shards
 
     encoder = Encoder(model, Reading(long=long))
-    plan = make_plan([encoder], corpus, budget=budget, shard_tokens=shard_tokens)
+    plan = make_plan([encoder], corpus, budget=budget, shard_tokens=shard_tokens, groups=1)
     accepted = frozenset(inspect.signature(model.hf.forward).parameters)
     passes: list[dict[str, Any]] = []
     for shard, sentences in read_shards(plan, corpus, range(len(plan.shards))):

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.collect.encode import Encoder, Reading
+from pellucid.collect.moments import Moments
 from pellucid.collect.plan import GROUPS, Plan, notes, read_shards
+from pellucid.collect.sweep import sweep
 from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import SweepError
 from tests.collect.sweeping import plan_of, reader, stories
@@ -130,14 +132,31 @@ def test_batches_hold_every_sentence_once_and_keep_the_budget(budget, names):
 
 
 def test_sentences_of_like_length_are_together():
-    """Padding stays small: batches are cut from the sentences in the order of their lengths."""
+    """Padding stays small: batches are cut from sentences in the order of their lengths; the largest comes first."""
     words = ["the", "old", "dog", "and", "a", "red", "cat"]
     made = [Sentence.of_words(words[: 1 + number % 7], id=str(number), document="d") for number in range(40, 0, -1)]
     plan = plan_of([reader("bert")], Corpus.of(made), tokens=10_000, budget=50)
+    encoded = Encoder(reader("bert"), Reading()).encode(made)
     for shard in plan.shards:
-        lengths = [batch.lengths[0] for batch in shard.batches]
-        assert lengths == sorted(lengths)
+        own = sorted(
+            sorted(encoded[shard.first + member].longest for member in batch.members) for batch in shard.batches
+        )
+        assert all(one[-1] <= other[0] for one, other in pairwise(own))
+        padded = [len(batch.members) * batch.lengths[0] for batch in shard.batches]
+        assert padded == sorted(padded, reverse=True)
     assert len(plan.shards[0].batches) > 2
+
+
+def test_the_pilot_is_the_batch_of_middle_length(monkeypatch):
+    seen: list[int] = []
+    real = Moments.pilot
+    monkeypatch.setattr(
+        Moments, "pilot", lambda self, rows, setting: (seen.append(rows.size), real(self, rows, setting))[1]
+    )
+    made = [Sentence.of_words(["dog"] * count, id=f"{count}.{place}", document="d")
+            for count, copies in ((1, 40), (5, 3), (9, 20)) for place in range(copies)]  # fmt: skip
+    sweep(reader("bert"), Corpus.of(made), Moments("resid.*", groups=False), token_budget=600, shard_tokens=10_000)
+    assert seen == [15], "three sentences of five words"
 
 
 def test_a_changed_corpus_is_noticed():

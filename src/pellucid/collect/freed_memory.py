@@ -13,7 +13,7 @@ _TRIM, _MAPPED = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _OWN = 32 << 20
 """Blocks from this size on are mapped apart: the largest that glibc takes, and where its own rule ends up."""
 _KEPT = (1 << 31) - 1
-_SLACK = 32 << 20
+_SLACK = 64 << 20
 """Bytes by which the process may grow before freed memory is given back: batches differ in length, so what one leaves
 has gaps too small for the next."""
 _CHOSEN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pellucid.collect.encode import looked_at
+from pellucid.collect.packing import packed
 from pellucid.collect.sentence_rows import is_whole
 from pellucid.collect.words import all_words
 from pellucid.corpus.sentence import digest
@@ -311,33 +312,23 @@ def _ends(sizes: _Sizes, groups: Sequence[int] | None, shard_tokens: int) -> Ite
 
 
 def _batches(sizes: _Sizes, groups: Sequence[int], first: int, last: int, budget: int) -> tuple[PlannedBatch, ...]:
-    """Sentences of one group and of like length, as many as stay under the budget of padded tokens for every model."""
-    models = range(len(sizes.longest))
-    order = sorted(
-        (place for place in range(first, last) if sizes.tokens[place]),
-        key=lambda place: (groups[place], max(sizes.longest[model][place] for model in models), place),
-    )
+    """Sentences of one group and of like length, as many as stay under the budget of padded tokens for every model.
+
+    Within a group the batch with most padded tokens comes first: what it leaves in memory has room for the next.
+    """
+    longest = {place: max(own[place] for own in sizes.longest) for place in range(first, last) if sizes.tokens[place]}
     found: list[PlannedBatch] = []
-    members: list[int] = []
-    pieces, lengths = [0] * len(models), [0] * len(models)
-    for place in order:
-        more = [pieces[model] + sizes.pieces[model][place] for model in models]
-        longer = [max(lengths[model], sizes.longest[model][place]) for model in models]
-        full = any(count * length > budget for count, length in zip(more, longer, strict=True))
-        if members and (full or groups[place] != groups[members[0]]):
-            found.append(_planned(members, first, lengths, groups))
-            members = []
-            more = [sizes.pieces[model][place] for model in models]
-            longer = [sizes.longest[model][place] for model in models]
-        members.append(place)
-        pieces, lengths = more, longer
-    if members:
-        found.append(_planned(members, first, lengths, groups))
+    for group, each in groupby(sorted(longest, key=lambda place: (groups[place], longest[place], place)),
+                               key=lambda place: groups[place]):  # fmt: skip
+        order = list(each)
+        rows = [max(own[place] for own in sizes.pieces) for place in order]
+        cuts = packed(rows, [longest[place] for place in order], budget)
+        cuts.sort(key=lambda cut: -sum(rows[cut]) * longest[order[cut.stop - 1]])
+        for cut in cuts:
+            members = order[cut]
+            lengths = tuple(max(own[place] for place in members) for own in sizes.longest)
+            found.append(PlannedBatch(tuple(place - first for place in members), lengths, group))
     return tuple(found)
-
-
-def _planned(members: Sequence[int], first: int, lengths: Sequence[int], groups: Sequence[int]) -> PlannedBatch:
-    return PlannedBatch(tuple(member - first for member in members), tuple(lengths), groups[members[0]])
 
 
 def notes(plan: Plan) -> list[str]:

@@ -72,10 +72,10 @@ class Runner:
         )
 
     def pilot(self, shard: Shard, sentences: Sequence[Sentence]) -> States:
-        """What a batch from the middle of the first shard tells all shards beforehand; run only for who reads rows."""
+        """What the first shard's batch of middle length tells all shards beforehand; run only for who reads rows."""
         if not any(collector.rows for collector in self.job.collectors.values()):
             return {}
-        batch = shard.batches[len(shard.batches) // 2]
+        batch = sorted(shard.batches, key=lambda each: each.lengths)[len(shard.batches) // 2]
         read = self._encoded(self._read(shard, sentences), batch)
         rows, _ = self._within_memory(lambda: self._together(read, batch, {}))
         found: States = {}
