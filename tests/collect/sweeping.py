@@ -21,7 +21,7 @@ from pellucid.collect.collector import Accumulator, Collector, Setting
 from pellucid.collect.encode import Encoder, Reading
 from pellucid.collect.found import Found
 from pellucid.collect.job import Job, facts_of
-from pellucid.collect.plan import Plan, make_plan
+from pellucid.collect.plan import Ahead, Plan, make_plan
 from pellucid.collect.runner import Runner
 from pellucid.collect.state import State
 from pellucid.collect.words import WordBatch
@@ -284,10 +284,11 @@ def plan_of(
     budget: int = 256,
     tokens: int = 512,
     mixed: bool = False,
+    ahead: Ahead | None = None,
     **reading: Any,
 ) -> Plan:
     encoders = [Encoder(model, Reading(**reading)) for model in models]
-    return make_plan(encoders, corpus, budget=budget, shard_tokens=tokens, mixed=mixed)
+    return make_plan(encoders, corpus, budget=budget, shard_tokens=tokens, mixed=mixed, ahead=ahead)
 
 
 def runner_of(models: Sequence[Model], collectors: Sequence[Collector], **options: Any) -> Runner:

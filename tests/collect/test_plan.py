@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pellucid.collect import plan as plans
 from pellucid.collect.encode import Encoder, Reading
+from pellucid.collect.job import make_job, state_bytes
 from pellucid.collect.moments import Moments
-from pellucid.collect.plan import GROUPS, Plan, notes, read_shards
-from pellucid.collect.sweep import sweep
+from pellucid.collect.plan import GROUPS, Ahead, Plan, notes, read_shards
+from pellucid.collect.sweep import default_shard, sweep
 from pellucid.corpus import Corpus, Sentence
 from pellucid.errors import SweepError
 from tests.collect.sweeping import plan_of, reader, stories
@@ -220,3 +223,31 @@ def test_words_of_a_pair_are_counted_together():
     plan = plan_of([reader("bert")], Corpus.of([pair]))
     assert plan.frequent == {"a": 2, "dog": 1, "cat": 1}
     assert plan.counts.words == 4
+
+
+@pytest.mark.parametrize("kept", [100, 1 << 18])
+def test_garbage_is_collected_again_after_planning_even_where_it_fails(monkeypatch, kept):
+    """While sentences are kept for the pass nothing looks through them for garbage; beyond, and afterwards, it does."""
+    monkeypatch.setattr(plans, "KEPT_TOKENS", kept)
+    seen: list[bool] = []
+    real = plans._note
+    monkeypatch.setattr(plans, "_note", lambda *given: (seen.append(gc.isenabled()), real(*given))[1])
+    plan_of([reader("bert")], stories(20), ahead=Ahead())
+    assert gc.isenabled()
+    assert seen[0] is False
+    assert seen[-1] is (kept == 100)
+    monkeypatch.setattr(plans, "_note", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        plan_of([reader("bert")], stories(20), ahead=Ahead())
+    assert gc.isenabled()
+
+
+def test_shards_go_by_the_weights_that_work():
+    """Rows of embeddings are looked up; a table that also writes the answers works there."""
+    model = reader("bert")
+    looked_up = ("position_embeddings.weight", "token_type_embeddings.weight")
+    work = sum(weight.numel() for name, weight in model.hf.named_parameters() if not name.endswith(looked_up))
+    assert work < 0.95 * sum(weight.numel() for weight in model.hf.parameters())
+    job = make_job([model], {"moments": Moments("resid.*")}, Reading(), token_budget=1)
+    size = int(100 * 3e-9 * state_bytes(job) * 2e11 / (2 * work))
+    assert default_shard(job, [model]) == pytest.approx(size, rel=0.01)

@@ -6,7 +6,8 @@ import gc
 import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from itertools import groupby, islice
@@ -222,40 +223,56 @@ def _measure(
     tokens = [0] * len(encoders)
     previous: str | None = None
     runs = array("q")  # hashes of documents, in the order in which they begin: numbers in a set would be objects
-    for sentences in chunks(corpus, _AT_ONCE):
-        encoded = [encoder.encode(sentences) for encoder in encoders]
-        for sentence, *each in zip(sentences, *encoded, strict=True):
-            if sentence.document != previous:
-                previous = sentence.document
-                sizes.new.append(1)
-                runs.append(hash(previous))
-            else:
-                sizes.new.append(0)
-            for place, one in enumerate(each):
-                tokens[place] += one.tokens
-            if ahead is not None and sum(tokens) > KEPT_TOKENS:
-                if not ahead.lasting:
-                    sizes.digests += b"".join(digest(kept) for kept in ahead.sentences.values())
-                ahead.clear()
-                ahead, words = None, _moved(words)
-            if ahead is not None:
-                ahead.sentences[len(sizes)], ahead.encoded[len(sizes)] = sentence, each
-            if ahead is None or ahead.lasting:
-                sizes.digests += digest(sentence)
-            _note(sizes, encoders[0].reading.pooling, each)
-            read = looked_at(sentence, encoders[0].reading.side, encoders[0].reading.pooling)
-            words.update(word.lower() for word in all_words(read))
-            sizes.labels.update(read.labels, read.second.labels if read.second and read.joint else ())
-            sizes.facts.update(read.facts)
-            tally["words"] += each[0].words
-            tally["truncated"] += any(one.lost for one in each)
-            tally["lost_words"] += sum(one.lost for one in each)
-            tally["windowed"] += any(len(one.rows) > 1 for one in each)
-            tally["missing_words"] += sum(one.missing for one in each)
-        on_progress(len(sizes))
+    with ExitStack() as stack:
+        if ahead is not None:
+            stack.enter_context(_uncollected())
+        for sentences in chunks(corpus, _AT_ONCE):
+            encoded = [encoder.encode(sentences) for encoder in encoders]
+            for sentence, *each in zip(sentences, *encoded, strict=True):
+                if sentence.document != previous:
+                    previous = sentence.document
+                    sizes.new.append(1)
+                    runs.append(hash(previous))
+                else:
+                    sizes.new.append(0)
+                for place, one in enumerate(each):
+                    tokens[place] += one.tokens
+                if ahead is not None and sum(tokens) > KEPT_TOKENS:
+                    if not ahead.lasting:
+                        sizes.digests += b"".join(digest(kept) for kept in ahead.sentences.values())
+                    ahead.clear()
+                    stack.close()
+                    ahead, words = None, _moved(words)
+                if ahead is not None:
+                    ahead.sentences[len(sizes)], ahead.encoded[len(sizes)] = sentence, each
+                if ahead is None or ahead.lasting:
+                    sizes.digests += digest(sentence)
+                _note(sizes, encoders[0].reading.pooling, each)
+                read = looked_at(sentence, encoders[0].reading.side, encoders[0].reading.pooling)
+                words.update(word.lower() for word in all_words(read))
+                sizes.labels.update(read.labels, read.second.labels if read.second and read.joint else ())
+                sizes.facts.update(read.facts)
+                tally["words"] += each[0].words
+                tally["truncated"] += any(one.lost for one in each)
+                tally["lost_words"] += sum(one.lost for one in each)
+                tally["windowed"] += any(len(one.rows) > 1 for one in each)
+                tally["missing_words"] += sum(one.missing for one in each)
+            on_progress(len(sizes))
     tally["documents"] = len(np.unique(np.frombuffer(runs, np.int64))) if runs else 0
     tally["scattered"] = len(runs) - tally["documents"]
     return sizes, Counts(sentences=len(sizes), tokens=tuple(tokens), **tally), words
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """No search for garbage: it would go through all that is kept, again and again, and takes as long as tokenizing."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _moved(words: Counter[str]) -> Counter[str]:

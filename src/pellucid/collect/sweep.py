@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from pellucid.collect.collector import Collector, check_labels
 from pellucid.collect.encode import Encoder, Reading, looked_at
@@ -123,7 +124,8 @@ def sweep(
 def default_shard(job: Job, models: Sequence[Model]) -> int:
     """Tokens of a shard: enough that merging its states takes about a hundredth of the time of gathering them."""
     cpu = models[0].device.type == "cpu"
-    weights = sum(weight.numel() for model in models for weight in model.hf.parameters())
+    working = (part for model in models for part in model.hf.modules() if not isinstance(part, nn.Embedding))
+    weights = sum(weight.numel() for part in working for weight in part.parameters(recurse=False))
     token = 2 * max(1, weights) / (2e11 if cpu else 1e13)  # seconds, roughly
     return max(4 * job.budget, min(1 << 20, int(100 * _MERGING * state_bytes(job) / token)))
 
